@@ -21,18 +21,19 @@ type Backend interface {
 	// TryAcquire grants c or returns an error that is [ErrHeld] (as *[HeldError], with what is
 	// known of the holder). Repeating a granted claim returns the same grant with its lease
 	// extended, so a lost reply is repeated safely. A claim that was released is refused with
-	// [ErrLost] for good. With c.Queue it also takes, keeps or refreshes c's place in the queue, which
-	// lapses unless refreshed.
+	// [ErrLost] for good. With c.Queue it also takes, keeps or refreshes c's place in the queue,
+	// which lapses unless refreshed.
 	TryAcquire(ctx context.Context, c Claim) (Grant, error)
 
-	// TryAcquireAll makes an attempt for each of claims, in their order, in one request to the store, and
-	// ends at the first that it does not grant at once: because another holds or waits, or for any
-	// other reason. grants are those of the claims before it. Of all others there is nothing in the store,
-	// and TryAcquire says why. A grant is as one by TryAcquire, which may repeat the claim. With an
-	// error each claim may have been granted, or may yet be, as after a TryAcquire with that error. Claims are
-	// exclusive and ask for nothing else: without Queue, Reentrant, Load, NotBefore and MinToken; at most
-	// [MaxTryAll]. An error that is [errors.ErrUnsupported] says that the store has no such request, also if
-	// it is asked about none.
+	// TryAcquireAll makes an attempt for each of claims, in their order, in one request to the
+	// store, and ends at the first that it does not grant at once: because another holds or waits,
+	// or for any other reason. grants are those of the claims before it. Of all others there is
+	// nothing in the store, and TryAcquire says why. A grant is as one by TryAcquire, which may
+	// repeat the claim. With an error each claim may have been granted, or may yet be, as after a
+	// TryAcquire with that error. Claims are exclusive and ask for nothing else: without Queue,
+	// Reentrant, Load, NotBefore and MinToken; at most [MaxTryAll]. An error that is
+	// [errors.ErrUnsupported] says that the store has no such request, also if it is asked about
+	// none.
 	TryAcquireAll(ctx context.Context, claims []Claim) (grants []Grant, err error)
 
 	// Heartbeat keeps the places of claims that wait, of any keys, in as few requests as the store
@@ -49,8 +50,8 @@ type Backend interface {
 	// ended: then it is [ErrLost].
 	Renew(ctx context.Context, c Claim) error
 
-	// Release forgets c: its hold, its place in the queue, and (unless c.NoneInFlight) an attempt that
-	// is still in flight. It wakes those who wait. It returns nil if c held until now, and
+	// Release forgets c: its hold, its place in the queue, and (unless c.NoneInFlight) an attempt
+	// that is still in flight. It wakes those who wait. It returns nil if c held until now, and
 	// [ErrLost] if c did not: the lease had expired, another holds, or c never held. Either way
 	// nothing of c is left, but what it saved.
 	//
@@ -58,25 +59,26 @@ type Backend interface {
 	// lease, if nobody else has held since. The caller believed in the hold, by a deadline of its
 	// own that comes before the lease's end, or knows that it did not.
 	//
-	// A release that got no answer is repeated, and leaves what it has to leave once. As ErrLost then
-	// says that an earlier one did, a store ends no hold before its lease's end but by a release.
+	// A release that got no answer is repeated, and leaves what it has to leave once. As ErrLost
+	// then says that an earlier one did, a store ends no hold before its lease's end but by a
+	// release.
 	//
 	// With a yes it tells who waited, as far as the store has that in hand: it makes no request and
 	// no write for it. With an error it tells nothing: [Released] is zero.
 	Release(ctx context.Context, c Claim) (Released, error)
 
-	// TryReleaseAll releases those of claims that hold alone and that nobody waits for, in one request to
-	// the store, and says which: each of them as Release does. Nothing was done about the
-	// others, and Release says what there is to say of them. With an error each may have been released. Claims have
-	// NoneInFlight and leave nothing: no Save, no NotBefore; at most [MaxTryAll]. It is supported
-	// where TryAcquireAll is.
+	// TryReleaseAll releases those of claims that hold alone and that nobody waits for, in one
+	// request to the store, and says which: each of them as Release does. Nothing was done about
+	// the others, and Release says what there is to say of them. With an error each may have been
+	// released. Claims have NoneInFlight and leave nothing: no Save, no NotBefore; at most
+	// [MaxTryAll]. It is supported where TryAcquireAll is.
 	TryReleaseAll(ctx context.Context, claims []Claim) (released []bool, err error)
 
-	// ReleaseAll releases claims, of any keys, each as Release does, in as few requests as the store
-	// allows. answers are in the order of claims, and each is that of one claim alone: some may be
-	// released and others not. None of them is told who waited. There are at most [MaxReleaseAll].
-	// err is instead of answers. One that is [errors.ErrUnsupported] says that each claim has to be
-	// released by itself, also if it is asked about none.
+	// ReleaseAll releases claims, of any keys, each as Release does, in as few requests as the
+	// store allows. answers are in the order of claims, and each is that of one claim alone: some
+	// may be released and others not. None of them is told who waited. There are at most
+	// [MaxReleaseAll]. err is instead of answers. One that is [errors.ErrUnsupported] says that
+	// each claim has to be released by itself, also if it is asked about none.
 	ReleaseAll(ctx context.Context, claims []Claim) (answers []error, err error)
 
 	// Watch is subscribed before it returns. Then it signals, coalesced and perhaps spuriously,
@@ -90,15 +92,15 @@ type Backend interface {
 	// of ownership.
 	Inspect(ctx context.Context, key string) (State, error)
 
-	// Observe tells who holds key, for people and tools: first as of now, and then after each change
-	// of who holds, the end of a lease included; sometimes without a change, too. A hold that begins
-	// after the first state and lasts for longer than two round trips to the store is in one of the
-	// states, if the caller's loop keeps up. Nobody who does not observe pays for it.
+	// Observe tells who holds key, for people and tools: first as of now, and then after each
+	// change of who holds, the end of a lease included; sometimes without a change, too. A hold
+	// that begins after the first state and lasts for longer than two round trips to the store is
+	// in one of the states, if the caller's loop keeps up. Nobody who does not observe pays for it.
 	//
-	// It goes on until the caller leaves the loop. An error says that the store gives no answer, and
-	// a state comes when it does again; but an error that is ctx's, or is [Refused], is the last
-	// element. One that is [errors.ErrUnsupported] says that the store tells of no changes (any
-	// more): look by Inspect.
+	// It goes on until the caller leaves the loop. An error says that the store gives no answer,
+	// and a state comes when it does again; but an error that is ctx's, or is [Refused], is the
+	// last element. One that is [errors.ErrUnsupported] says that the store tells of no changes
+	// (any more): look by Inspect.
 	Observe(ctx context.Context, key string) iter.Seq2[State, error]
 
 	// List tells of the locks whose keys begin with prefix and that somebody holds or waits for, in
@@ -117,14 +119,14 @@ type Backend interface {
 
 	// Saved returns key's stored state as of now, nil if none was ever saved: what a claim with
 	// Load would be granted, without a claim. It is the caller's to keep. Who is about to write
-	// needs a claim. It returns an error wrapping [errors.ErrUnsupported] if the store keeps no state,
-	// see Capabilities.State.
+	// needs a claim. It returns an error wrapping [errors.ErrUnsupported] if the store keeps no
+	// state, see Capabilities.State.
 	Saved(ctx context.Context, key string) (state []byte, err error)
 
 	// Identity returns what is different for every server, and for every life of one that may
 	// forget, and the same for all of its clients, such as Redis's replication id. A quorum finds
-	// by it restarts, and the same server listed twice. It is no secret. It returns an error wrapping
-	// [errors.ErrUnsupported] if there is none, as for a cluster.
+	// by it restarts, and the same server listed twice. It is no secret. It returns an error
+	// wrapping [errors.ErrUnsupported] if there is none, as for a cluster.
 	Identity(ctx context.Context) (string, error)
 
 	// Diagnose looks at how the store is set up and how it does, for people and tools: at what
@@ -145,7 +147,8 @@ type Base struct{}
 
 // Identity returns an error wrapping [errors.ErrUnsupported].
 func (Base) Identity(context.Context) (string, error) {
-	return "", fmt.Errorf("%w: a backend that does not tell which server it talks to", errors.ErrUnsupported)
+	return "", fmt.Errorf("%w: a backend that does not tell which server it talks to",
+		errors.ErrUnsupported)
 }
 
 // Saved says that there is no stored state.
@@ -199,20 +202,25 @@ func (Base) mustEmbedBase() {}
 
 // A Grant is the store's yes to a claim.
 type Grant struct {
-	Token uint64        // fencing token: above every earlier token of the key; 0 only without Capabilities.Fencing
-	TTL   time.Duration // the lease granted, never below Claim.TTL; it counts from when the attempt was sent
-	State []byte        // the key's stored state, if Claim.Load; nil if none was ever saved, and the caller's to keep
+	// fencing token: above every earlier token of the key; 0 only without Capabilities.Fencing
+	Token uint64
+	// the lease granted, never below Claim.TTL; it counts from when the attempt was sent
+	TTL time.Duration
+	// the key's stored state, if Claim.Load; nil if none was ever saved, and the caller's to keep
+	State []byte
 
-	Reserved int // tokens from Token upward that are this grant's alone, at most Claim.Reserve; 0 is 1
+	// tokens from Token upward that are this grant's alone, at most Claim.Reserve; 0 is 1
+	Reserved int
 
 	// Before, of a grant that is handed over, is who held before it, the latest last, as far as the
 	// store or those holders tell; at most [MaxBefore]. It decides nothing.
 	Before []Past
 
-	// TookOver is the last token of an exclusive hold whose lease ran out before anybody released it,
-	// if this grant is the first since: its holder died, or was cut off or stopped for too long, and
-	// may have left its work half done. So it is as far as the store knows; 0 proves nothing, and where
-	// [Capabilities].TookOver is missing it always is 0. A hold that was ended by force was released.
+	// TookOver is the last token of an exclusive hold whose lease ran out before anybody released
+	// it, if this grant is the first since: its holder died, or was cut off or stopped for too
+	// long, and may have left its work half done. So it is as far as the store knows; 0 proves
+	// nothing, and where [Capabilities].TookOver is missing it always is 0. A hold that was ended
+	// by force was released.
 	TookOver uint64
 }
 
@@ -228,15 +236,16 @@ type Past struct {
 // [Capabilities].Queue a store knows of nobody, and where it would have to read more for it, it may
 // leave out who waited for a claim that was made less than [ShortHold] ago by its Meta.Since.
 type Released struct {
-	// Waiting is how many claims were in the key's queue when the hold ended, those that the release
-	// let in included. A place that has just lapsed may still count; a claim without Queue does not.
+	// Waiting is how many claims were in the key's queue when the hold ended, those that the
+	// release let in included. A place that has just lapsed may still count; a claim without Queue
+	// does not.
 	Waiting int
 
 	Next Meta // of the first of them; zero if there is none, or it is not known
 }
 
-// ShortHold is the age below which a claim's release need not tell who waited, see [Released]: nobody
-// has waited for long because of it.
+// ShortHold is the age below which a claim's release need not tell who waited, see [Released]:
+// nobody has waited for long because of it.
 const ShortHold = 10 * time.Millisecond
 
 // A Wake says that a key may be free. It is a hint, unless it carries a grant.
@@ -301,7 +310,7 @@ type Finding struct {
 	Text   string // what was found, without secrets
 	Change string // what to change; empty if nothing
 
-	// MinTTL is the least TTL for which a finding at Level OK is one; for shorter leases it is a Warn. 0
-	// is any.
+	// MinTTL is the least TTL for which a finding at Level OK is one; for shorter leases it is a
+	// Warn. 0 is any.
 	MinTTL time.Duration
 }

@@ -26,10 +26,14 @@ type Capabilities struct {
 	State     bool // Claim.Load, Claim.Save and Saved
 	NotBefore bool // Claim.NotBefore
 	Inspect   bool // Inspect
-	Observe   bool // Observe tells of every hold that is not too short; else of those that Inspect happens to see
-	MinToken  bool // Claim.MinToken; it implies Fencing
-	TookOver  bool // Grant.TookOver, for a claim that asks while the store still knows of the hold before
-	Loss      bool // Watch of a claim that holds signals soon after the hold was taken away; else only renewals tell
+	// Observe tells of every hold that is not too short; else of those that Inspect happens to see
+	Observe  bool
+	MinToken bool // Claim.MinToken; it implies Fencing
+	// Grant.TookOver, for a claim that asks while the store still knows of the hold before
+	TookOver bool
+	// Watch of a claim that holds signals soon after the hold was taken away; else only renewals
+	// tell
+	Loss bool
 
 	MinTTL time.Duration // the shortest lease it accepts
 	MaxTTL time.Duration // the longest, where that is less than [MaxTTL]; 0 if it is not

@@ -26,7 +26,8 @@ const (
 	MaxTryAll     = 1 << 8    // claims of one TryAcquireAll or TryReleaseAll
 	MaxReleaseAll = 1 << 8    // claims of one ReleaseAll
 	MaxBefore     = 16        // past holds that a release tells of
-	MaxMinToken   = 1 << 52   // of a token: in microseconds the year 2112, and still exact where stores count in float64
+	// Of a token: in microseconds the year 2112, and still exact where stores count in float64.
+	MaxMinToken = 1 << 52
 )
 
 // Mode is how a claim shares its key with others. The zero Mode is Exclusive.
@@ -54,22 +55,28 @@ func (m Mode) String() string {
 // A Claim is one acquisition's request to hold a key. It is a value: a backend keeps nothing of it
 // that the store does not.
 type Claim struct {
-	Key   string // any UTF-8 of 1 to MaxKey bytes; bytes are identity, no case folding or normalisation
+	// any UTF-8 of 1 to MaxKey bytes; bytes are identity, no case folding or normalisation
+	Key   string
 	Owner string // unique to the acquisition ([NewOwner]), or the re-entrant owner's name
 
-	Mode      Mode
-	Limit     int           // Permit holders allowed together: the sum of their weights at most
-	TTL       time.Duration // between Capabilities.MinTTL and MaxTTL; may be rounded up, never down
-	Queue     bool          // wait in the queue; a claim that does not must not overtake those that do
-	WaiterTTL time.Duration // with Queue: how long the place in the queue, or an unclaimed grant, lasts unless refreshed
-	Reentrant bool          // the same Owner may hold again; freed when every hold is released
-	Hold      string        // with Reentrant: names this hold of Owner, as unique as an Owner is elsewhere ([NewOwner])
-	Reserve   int           // Exclusive: how many tokens to take, from Grant.Token upward; see Grant.Reserved; 0 is 1
-	Meta      Meta          // who asks; shown to those who wait; a repeat of an Exclusive claim that queues may change it
+	Mode  Mode
+	Limit int           // Permit holders allowed together: the sum of their weights at most
+	TTL   time.Duration // between Capabilities.MinTTL and MaxTTL; may be rounded up, never down
+	// wait in the queue; a claim that does not must not overtake those that do
+	Queue bool
+	// with Queue: how long the place in the queue, or an unclaimed grant, lasts unless refreshed
+	WaiterTTL time.Duration
+	Reentrant bool // the same Owner may hold again; freed when every hold is released
+	// with Reentrant: names this hold of Owner, as unique as an Owner is elsewhere ([NewOwner])
+	Hold string
+	// Exclusive: how many tokens to take, from Grant.Token upward; see Grant.Reserved; 0 is 1
+	Reserve int
+	// who asks; shown to those who wait; a repeat of an Exclusive claim that queues may change it
+	Meta Meta
 
 	// Weight is how many of Limit a Permit claim counts for while it holds, at most all of them
-	// (Capabilities.Weight); 0 is 1. A heavy claim at the head of the queue waits until it fits, and
-	// is not overtaken by lighter ones. A repeat does not change it.
+	// (Capabilities.Weight); 0 is 1. A heavy claim at the head of the queue waits until it fits,
+	// and is not overtaken by lighter ones. A repeat does not change it.
 	Weight int `json:",omitempty"` // so that what is stored of other claims is as it always was
 
 	// Load has TryAcquire return the key's stored state in Grant.State, as it is when c is granted,
@@ -85,17 +92,18 @@ type Claim struct {
 	// be sure which state stays, Release with it: nothing of c is executed after that.
 	Save []byte
 
-	// NotBefore is a job's: the least time between the beginnings of its runs. On Release it leaves a
-	// mark that a run that began Ran before has ended (Capabilities.NotBefore). TryAcquire of a claim
-	// that has a NotBefore is refused with [ErrEarly] if the run began, by the store's clock, less than
-	// the claim's own NotBefore ago; or if the mark is that of the hold with the token Awaited, or of a
-	// later one, however long ago it began. Other claims do not see the mark. It is left in the step
-	// that proves that c holds, in the place of an earlier one, and outlives the hold for
-	// [MarkLife] of NotBefore; a release that finds no hold leaves none. Only a plain exclusive claim
-	// may have a NotBefore, without Queue.
+	// NotBefore is a job's: the least time between the beginnings of its runs. On Release it leaves
+	// a mark that a run that began Ran before has ended (Capabilities.NotBefore). TryAcquire of a
+	// claim that has a NotBefore is refused with [ErrEarly] if the run began, by the store's clock,
+	// less than the claim's own NotBefore ago; or if the mark is that of the hold with the token
+	// Awaited, or of a later one, however long ago it began. Other claims do not see the mark. It
+	// is left in the step that proves that c holds, in the place of an earlier one, and outlives
+	// the hold for [MarkLife] of NotBefore; a release that finds no hold leaves none. Only a plain
+	// exclusive claim may have a NotBefore, without Queue.
 	NotBefore time.Duration
 	Ran       time.Duration `json:",omitempty"` // on Release with NotBefore
-	Awaited   uint64        `json:",omitempty"` // on TryAcquire with NotBefore: HeldError.Token of its first refusal; 0 is none
+	// on TryAcquire with NotBefore: HeldError.Token of its first refusal; 0 is none
+	Awaited uint64 `json:",omitempty"`
 
 	// MinToken asks for a token that is not below it (Capabilities.MinToken); 0 asks for nothing.
 	//
@@ -120,14 +128,16 @@ type Claim struct {
 
 // Meta says who asks, for those who wait and for tools. It decides nothing.
 type Meta struct {
-	Service     string    `json:"service,omitempty"`
-	Host        string    `json:"host,omitempty"`
-	PID         int       `json:"pid,omitempty"`
-	Traceparent string    `json:"traceparent,omitempty"` // W3C trace context of the hold
-	Since       time.Time `json:"since,omitzero"`        // when the claim was made, by the claimant's wall clock, if it says so
-	Note        string    `json:"note,omitempty"`        // why it is made, in the caller's words
+	Service     string `json:"service,omitempty"`
+	Host        string `json:"host,omitempty"`
+	PID         int    `json:"pid,omitempty"`
+	Traceparent string `json:"traceparent,omitempty"` // W3C trace context of the hold
+	// when the claim was made, by the claimant's wall clock, if it says so
+	Since time.Time `json:"since,omitzero"`
+	Note  string    `json:"note,omitempty"` // why it is made, in the caller's words
 
-	// Waits is empty but in a record that the claimant of another claim has left, see package locker:
+	// Waits is empty but in a record that the claimant of another claim has left, see package
+	// locker:
 	// what it waits for.
 	Waits string `json:"waits,omitempty"`
 
@@ -157,7 +167,8 @@ func (c Claim) Validate(caps Capabilities) error {
 	if err := ValidateTTL(c.TTL, caps.MinTTL); err != nil {
 		return err
 	}
-	if m := &c.Meta; len(m.Service)+len(m.Host)+len(m.Traceparent)+len(m.Note)+len(m.Waits)+len(m.Quorum) > MaxMeta {
+	if m := &c.Meta; len(m.Service)+len(m.Host)+len(m.Traceparent)+len(m.Note)+len(m.Waits)+
+		len(m.Quorum) > MaxMeta {
 		return invalid("meta", m.Service, "has over "+strconv.Itoa(MaxMeta)+" bytes")
 	}
 	if c.plain(caps) {
@@ -169,8 +180,10 @@ func (c Claim) Validate(caps Capabilities) error {
 // plain reports whether c asks for nothing that a backend may lack, but perhaps for a place in the
 // queue that caps has.
 func (c *Claim) plain(caps Capabilities) bool {
-	return c.Mode == Exclusive && c.Limit == 0 && c.Weight == 0 && c.Reserve >= 0 && c.Reserve <= MaxReserve &&
-		!c.Reentrant && !c.Load && c.Save == nil && c.NotBefore == 0 && c.MinToken == 0 && len(c.Meta.Note) <= MaxNote &&
+	return c.Mode == Exclusive && c.Limit == 0 && c.Weight == 0 && c.Reserve >= 0 &&
+		c.Reserve <= MaxReserve &&
+		!c.Reentrant && !c.Load && c.Save == nil && c.NotBefore == 0 && c.MinToken == 0 &&
+		len(c.Meta.Note) <= MaxNote &&
 		(!c.Queue || caps.Queue && c.WaiterTTL > 0 && c.WaiterTTL <= MaxTTL)
 }
 
@@ -191,13 +204,16 @@ func (c *Claim) validateMore(caps Capabilities) error {
 		}
 	}
 	if n := len(c.Meta.Note); n > MaxNote {
-		return invalid("note", c.Meta.Note, "has "+strconv.Itoa(n)+" bytes, over "+strconv.Itoa(MaxNote))
+		return invalid("note", c.Meta.Note,
+			"has "+strconv.Itoa(n)+" bytes, over "+strconv.Itoa(MaxNote))
 	}
 	if c.MinToken > MaxMinToken {
-		return invalid("min_token", strconv.FormatUint(c.MinToken, 10), "is over "+strconv.FormatUint(MaxMinToken, 10))
+		return invalid("min_token", strconv.FormatUint(c.MinToken, 10),
+			"is over "+strconv.FormatUint(MaxMinToken, 10))
 	}
 	if c.Queue && (c.WaiterTTL <= 0 || c.WaiterTTL > MaxTTL) {
-		return invalid("waiter_ttl", c.WaiterTTL.String(), "must be positive and at most "+MaxTTL.String()+" for a claim in the queue")
+		return invalid("waiter_ttl", c.WaiterTTL.String(),
+			"must be positive and at most "+MaxTTL.String()+" for a claim in the queue")
 	}
 	if c.Reentrant && (c.Hold == "" || len(c.Hold) > MaxOwner) {
 		return invalidName("hold", c.Hold)
@@ -205,13 +221,13 @@ func (c *Claim) validateMore(caps Capabilities) error {
 	return nil
 }
 
-// MarkLife is for how long a run's mark is kept after its end, see [Claim.NotBefore]: so that a later
-// claim whose NotBefore is longer heeds it as well, within reason.
+// MarkLife is for how long a run's mark is kept after its end, see [Claim.NotBefore]: so that a
+// later claim whose NotBefore is longer heeds it as well, within reason.
 func MarkLife(notBefore time.Duration) time.Duration { return max(2*notBefore, time.Minute) }
 
 // ValidateRelease is Validate for Release, which refuses little, as what is refused stays held: a
-// bad key, a name that no acquisition has, and a state or a mark that cannot be left. TTL and mode may
-// be anything.
+// bad key, a name that no acquisition has, and a state or a mark that cannot be left. TTL and mode
+// may be anything.
 func (c Claim) ValidateRelease(caps Capabilities) error {
 	if id := c.ID(); id == "" || len(id) > MaxOwner {
 		if c.Reentrant {
@@ -253,15 +269,16 @@ func ValidateTryAcquireAll(claims []Claim, caps Capabilities) error {
 		if err := c.Validate(caps); err != nil {
 			return err
 		}
-		if c.Mode != Exclusive || c.Reentrant || c.Queue || c.Load || c.Save != nil || c.NotBefore != 0 || c.MinToken != 0 {
+		if c.Mode != Exclusive || c.Reentrant || c.Queue || c.Load || c.Save != nil ||
+			c.NotBefore != 0 || c.MinToken != 0 {
 			return invalid("claims", c.Key, "are to be exclusive, and ask for nothing else")
 		}
 	}
 	return nil
 }
 
-// ValidateTryReleaseAll is ValidateRelease for TryReleaseAll: claims leave nothing, not even a tombstone, and
-// are at most [MaxTryAll].
+// ValidateTryReleaseAll is ValidateRelease for TryReleaseAll: claims leave nothing, not even a
+// tombstone, and are at most [MaxTryAll].
 func ValidateTryReleaseAll(claims []Claim, caps Capabilities) error {
 	if n := len(claims); n > MaxTryAll {
 		return invalid("claims", strconv.Itoa(n), "are over "+strconv.Itoa(MaxTryAll))
@@ -278,9 +295,12 @@ func ValidateTryReleaseAll(claims []Claim, caps Capabilities) error {
 	return nil
 }
 
-// ValidateReleaseAll is ValidateRelease for ReleaseAll: err says that there are over [MaxReleaseAll].
-// answers have why a claim is refused; groups are the indices of all others, by key as in [ByKey].
-func ValidateReleaseAll(claims []Claim, caps Capabilities) (groups [][]int, answers []error, err error) {
+// ValidateReleaseAll is ValidateRelease for ReleaseAll: err says that there are over
+// [MaxReleaseAll]. answers have why a claim is refused; groups are the indices of all others, by
+// key as in [ByKey].
+func ValidateReleaseAll(claims []Claim,
+	caps Capabilities,
+) (groups [][]int, answers []error, err error) {
 	if n := len(claims); n > MaxReleaseAll {
 		return nil, nil, invalid("claims", strconv.Itoa(n), "are over "+strconv.Itoa(MaxReleaseAll))
 	}
@@ -312,9 +332,11 @@ func ByKey(claims []Claim) (groups [][]int) {
 	return groups
 }
 
-// Together calls verb with the claims of each group, which [ByKey] made, and puts into answers what it
-// says of each of them; its error is the answer of all.
-func Together(claims []Claim, groups [][]int, answers []error, verb func(some []Claim) ([]error, error)) {
+// Together calls verb with the claims of each group, which [ByKey] made, and puts into answers what
+// it says of each of them; its error is the answer of all.
+func Together(claims []Claim, groups [][]int, answers []error,
+	verb func(some []Claim) ([]error, error),
+) {
 	for _, group := range groups {
 		some := make([]Claim, len(group))
 		for n, i := range group {
@@ -333,13 +355,15 @@ func Together(claims []Claim, groups [][]int, answers []error, verb func(some []
 func (c *Claim) validateLeft(caps Capabilities) error {
 	switch n := len(c.Save); {
 	case n > MaxState:
-		return &InvalidError{Field: "save", Reason: "has " + strconv.Itoa(n) + " bytes, over " + strconv.Itoa(MaxState)}
+		return &InvalidError{Field: "save", Reason: "has " + strconv.Itoa(n) + " bytes, over " +
+			strconv.Itoa(MaxState)}
 	case c.NotBefore < 0 || c.NotBefore > MaxNotBefore:
 		return invalid("not before", c.NotBefore.String(), "must be 0 to "+MaxNotBefore.String())
 	case c.Ran < 0:
 		return invalid("ran", c.Ran.String(), "must not be negative")
 	case c.NotBefore > 0 && (c.Queue || c.Reentrant || c.Mode != Exclusive):
-		return invalid("not before", c.NotBefore.String(), "is for plain exclusive claims that do not queue")
+		return invalid("not before", c.NotBefore.String(),
+			"is for plain exclusive claims that do not queue")
 	}
 	return caps.Missing(Capabilities{State: c.Save != nil, NotBefore: c.NotBefore != 0})
 }
@@ -360,7 +384,8 @@ func (c *Claim) validateMode() error {
 	case c.Weight < 0:
 		return invalid("weight", strconv.Itoa(c.Weight), "must be at least 1")
 	case c.Weight > c.Limit:
-		return invalid("weight", strconv.Itoa(c.Weight), "is over the limit of "+strconv.Itoa(c.Limit)+": it could never hold")
+		return invalid("weight", strconv.Itoa(c.Weight),
+			"is over the limit of "+strconv.Itoa(c.Limit)+": it could never hold")
 	case c.Reentrant && c.Mode != Exclusive:
 		return invalid("mode", c.Mode.String(), "cannot be re-entrant: only exclusive claims can")
 	case c.Reserve < 0 || c.Reserve > MaxReserve:
@@ -390,7 +415,8 @@ func ValidateKey(key string) error {
 	case key == "":
 		return invalid("key", key, "is empty")
 	case len(key) > MaxKey:
-		return invalid("key", key, "has "+strconv.Itoa(len(key))+" bytes, over "+strconv.Itoa(MaxKey))
+		return invalid("key", key,
+			"has "+strconv.Itoa(len(key))+" bytes, over "+strconv.Itoa(MaxKey))
 	case !utf8.ValidString(key):
 		return invalid("key", key, "is not UTF-8")
 	}
@@ -404,7 +430,8 @@ func ValidateTTL(ttl, atLeast time.Duration) error {
 	case ttl <= 0:
 		return invalid("ttl", ttl.String(), "must be positive")
 	case ttl < atLeast:
-		return invalid("ttl", ttl.String(), "is below the "+atLeast.String()+" that this backend can keep")
+		return invalid("ttl", ttl.String(),
+			"is below the "+atLeast.String()+" that this backend can keep")
 	case ttl > MaxTTL:
 		return invalid("ttl", ttl.String(), "is over "+MaxTTL.String())
 	}

@@ -13,7 +13,8 @@ import (
 )
 
 var all = backend.Capabilities{
-	Shared: true, Permit: true, Weight: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, State: true, Inspect: true,
+	Shared: true, Permit: true, Weight: true, Fencing: true, Queue: true, Watch: true,
+	Reentrant: true, State: true, Inspect: true,
 	MinToken: true, MinTTL: 10 * time.Millisecond,
 }
 
@@ -45,15 +46,21 @@ func TestValidateRefuses(t *testing.T) {
 		{"weight", func(c *backend.Claim) { c.Weight, c.Mode = 2, backend.Shared }},
 		{"weight", func(c *backend.Claim) { c.Weight, c.Mode, c.Limit = -1, backend.Permit, 3 }},
 		{"weight", func(c *backend.Claim) { c.Weight, c.Mode, c.Limit = 4, backend.Permit, 3 }},
-		{"weight", func(c *backend.Claim) { c.Weight, c.Mode, c.Limit = math.MaxInt, backend.Permit, math.MaxInt32 }},
+		{"weight", func(c *backend.Claim) {
+			c.Weight, c.Mode, c.Limit = math.MaxInt, backend.Permit, math.MaxInt32
+		}},
 		{"meta", func(c *backend.Claim) { c.Meta.Host = strings.Repeat("h", backend.MaxMeta+1) }},
-		{"meta", func(c *backend.Claim) { c.Meta.Host, c.Meta.Note = strings.Repeat("h", backend.MaxMeta), "n" }},
+		{"meta", func(c *backend.Claim) {
+			c.Meta.Host, c.Meta.Note = strings.Repeat("h", backend.MaxMeta), "n"
+		}},
 		{"note", func(c *backend.Claim) { c.Meta.Note = strings.Repeat("x", backend.MaxNote+1) }},
 		{"save", func(c *backend.Claim) { c.Save = make([]byte, backend.MaxState+1) }},
 		{"waiter_ttl", func(c *backend.Claim) { c.Queue = true }},
 		{"waiter_ttl", func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, backend.MaxTTL+1 }},
 		{"hold", func(c *backend.Claim) { c.Reentrant = true }},
-		{"mode", func(c *backend.Claim) { c.Reentrant, c.Hold, c.Mode = true, "h", backend.Shared }},
+		{"mode", func(c *backend.Claim) {
+			c.Reentrant, c.Hold, c.Mode = true, "h", backend.Shared
+		}},
 		{"reserve", func(c *backend.Claim) { c.Reserve = -1 }},
 		{"min_token", func(c *backend.Claim) { c.MinToken = backend.MaxMinToken + 1 }},
 		{"min_token", func(c *backend.Claim) { c.MinToken = math.MaxUint64 }},
@@ -74,7 +81,10 @@ func TestValidateRefuses(t *testing.T) {
 
 // A release is refused for what it cannot do, and for nothing else: what is refused stays held.
 func TestValidateRelease(t *testing.T) {
-	c := backend.Claim{Key: "k", Owner: "o", Mode: 77, TTL: -1, Save: make([]byte, backend.MaxState)}
+	c := backend.Claim{
+		Key: "k", Owner: "o", Mode: 77, TTL: -1,
+		Save: make([]byte, backend.MaxState),
+	}
 	if err := c.ValidateRelease(all); err != nil {
 		t.Errorf("ValidateRelease = %v, want nil", err)
 	}
@@ -112,13 +122,15 @@ func TestValidateAccepts(t *testing.T) {
 		"any bytes":     func(c *backend.Claim) { c.Key, c.Owner = "\x00 {}*\n汉", "\x00;" },
 		"shared":        func(c *backend.Claim) { c.Mode = backend.Shared },
 		"permit":        func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, math.MaxInt32 },
-		"light permit":  func(c *backend.Claim) { c.Mode, c.Limit, c.Weight = backend.Permit, 3, 1 },
-		"heavy permit":  func(c *backend.Claim) { c.Mode, c.Limit, c.Weight = backend.Permit, 3, 3 },
-		"queue":         func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, 1 },
-		"re-entrant":    func(c *backend.Claim) { c.Reentrant, c.Hold = true, "h" },
-		"reserve":       func(c *backend.Claim) { c.Reserve = backend.MaxReserve },
-		"min_token":     func(c *backend.Claim) { c.MinToken = backend.MaxMinToken },
-		"state":         func(c *backend.Claim) { c.Load, c.Save = true, []byte{} },
+		"light permit": func(c *backend.Claim) {
+			c.Mode, c.Limit, c.Weight = backend.Permit, 3, 1
+		},
+		"heavy permit": func(c *backend.Claim) { c.Mode, c.Limit, c.Weight = backend.Permit, 3, 3 },
+		"queue":        func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, 1 },
+		"re-entrant":   func(c *backend.Claim) { c.Reentrant, c.Hold = true, "h" },
+		"reserve":      func(c *backend.Claim) { c.Reserve = backend.MaxReserve },
+		"min_token":    func(c *backend.Claim) { c.MinToken = backend.MaxMinToken },
+		"state":        func(c *backend.Claim) { c.Load, c.Save = true, []byte{} },
 	} {
 		claim := valid()
 		change(&claim)
@@ -159,7 +171,8 @@ func TestNewOwnerIsUnique(t *testing.T) {
 			for range 500 {
 				owner := backend.NewOwner()
 				mu.Lock()
-				if seen[owner] || len(owner) > backend.MaxOwner || len(owner) < 22 || strings.ContainsAny(owner, " ;%\n{}") {
+				if seen[owner] || len(owner) > backend.MaxOwner || len(owner) < 22 ||
+					strings.ContainsAny(owner, " ;%\n{}") {
 					t.Errorf("NewOwner = %q", owner)
 				}
 				seen[owner] = true
@@ -188,21 +201,24 @@ func TestTogetherAsksForEachKey(t *testing.T) {
 	claims := []backend.Claim{{Key: "a"}, {Key: "silent"}, {Key: "a"}, {Key: "b"}}
 	answers := []error{nil, nil, nil, nil}
 	told := map[string][]error{"a": {nil, backend.ErrLost}, "b": {backend.ErrHeld}}
-	backend.Together(claims, backend.ByKey(claims), answers, func(some []backend.Claim) ([]error, error) {
-		said, ok := told[some[0].Key]
-		if !ok {
-			return nil, errSilence
-		}
-		return said, nil
-	})
-	if want := []error{nil, errSilence, backend.ErrLost, backend.ErrHeld}; !slices.Equal(answers, want) {
+	backend.Together(claims, backend.ByKey(claims), answers,
+		func(some []backend.Claim) ([]error, error) {
+			said, ok := told[some[0].Key]
+			if !ok {
+				return nil, errSilence
+			}
+			return said, nil
+		})
+	if want := []error{nil, errSilence, backend.ErrLost, backend.ErrHeld}; !slices.Equal(answers,
+		want) {
 		t.Errorf("answers %v, want %v", answers, want)
 	}
 }
 
 func TestModeString(t *testing.T) {
 	for mode, want := range map[backend.Mode]string{
-		backend.Exclusive: "exclusive", backend.Shared: "shared", backend.Permit: "permit", 9: "Mode(9)",
+		backend.Exclusive: "exclusive", backend.Shared: "shared", backend.Permit: "permit",
+		9: "Mode(9)",
 	} {
 		if mode.String() != want {
 			t.Errorf("String = %q, want %q", mode, want)
@@ -212,7 +228,10 @@ func TestModeString(t *testing.T) {
 
 // covers: I1, I2, B10
 func FuzzValidateTTL(f *testing.F) {
-	for _, d := range []int64{0, -1, 1, 1e6, 1e7, 1e9, math.MaxInt64, math.MinInt64, int64(backend.MaxTTL)} {
+	for _, d := range []int64{
+		0, -1, 1, 1e6, 1e7, 1e9, math.MaxInt64, math.MinInt64,
+		int64(backend.MaxTTL),
+	} {
 		f.Add(d, int64(time.Millisecond))
 	}
 	f.Fuzz(func(t *testing.T, ttl, least int64) {

@@ -48,8 +48,8 @@
 //
 // # The queue
 //
-// A claim with Queue that is not granted takes the last place in the key's queue, or keeps the place
-// it has, for WaiterTTL; the caller repeats TryAcquire well within WaiterTTL, which is its
+// A claim with Queue that is not granted takes the last place in the key's queue, or keeps the
+// place it has, for WaiterTTL; the caller repeats TryAcquire well within WaiterTTL, which is its
 // heartbeat. The rules:
 //
 //   - Nobody overtakes. While somebody is queued, a claim without Queue is refused (unless it
@@ -107,9 +107,10 @@
 //     one's own lock as taken.
 //  8. Errors are returned as they are, without the verb and the key; the caller adds both. They
 //     never contain a password.
-//  9. Observe is for people, and for programs that follow who leads. If the store tells of changes, subscribe
-//     and call [ObserveBy], which looks and waits for the end of leases; one that tells of states
-//     yields those. It costs nothing while nobody observes. Else [Base] returns [errors.ErrUnsupported].
+//  9. Observe is for people, and for programs that follow who leads. If the store tells of changes,
+//     subscribe and call [ObserveBy], which looks and waits for the end of leases; one that tells
+//     of states yields those. It costs nothing while nobody observes. Else [Base] returns
+//     [errors.ErrUnsupported].
 //  10. Close ends every goroutine that the backend started, waits for them, and closes what the
 //     backend opened itself.
 //

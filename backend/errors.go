@@ -17,8 +17,8 @@ var (
 	// no primary). Asking again later may help.
 	ErrUnavailable = errors.New("store did not take the request")
 
-	// ErrNotServing is an ErrUnavailable whose server was reached, and says itself why it does not take
-	// the request for now: it has no memory or disk left, is loading, or is no primary.
+	// ErrNotServing is an ErrUnavailable whose server was reached, and says itself why it does not
+	// take the request for now: it has no memory or disk left, is loading, or is no primary.
 	ErrNotServing = fmt.Errorf("%w", ErrUnavailable)
 
 	// ErrQuarantined (as *QuarantineError): the store may have forgotten holds, because it
@@ -27,11 +27,15 @@ var (
 	ErrQuarantined = errors.New("store grants nothing yet")
 
 	// The refusals: asking again cannot help until somebody changes something.
-	ErrInvalid = errors.New("invalid input")                                      // always an *InvalidError
-	ErrForeign = errors.New("key holds something that is not a lock of ours")     // the key's data is left as it was
-	ErrDenied  = errors.New("access denied")                                      // wrong credentials or missing permissions
-	ErrUnsafe  = errors.New("store is set up so that it can lose locks silently") // such as an evicting memory policy
-	ErrClosed  = errors.New("backend is closed")
+	// Always an *InvalidError.
+	ErrInvalid = errors.New("invalid input")
+	// The key's data is left as it was.
+	ErrForeign = errors.New("key holds something that is not a lock of ours")
+	// Wrong credentials or missing permissions.
+	ErrDenied = errors.New("access denied")
+	// Such as an evicting memory policy.
+	ErrUnsafe = errors.New("store is set up so that it can lose locks silently")
+	ErrClosed = errors.New("backend is closed")
 
 	// ErrEarly (as *EarlyError): the claim's job has run too recently, or since the claim
 	// was first refused, see Claim.NotBefore.
@@ -59,7 +63,8 @@ func AnswerOf(err error) Answer {
 	switch {
 	case err == nil:
 		return Yes
-	case errors.Is(err, ErrHeld), errors.Is(err, ErrLost), errors.Is(err, ErrUnavailable), errors.Is(err, ErrQuarantined), Refused(err):
+	case errors.Is(err, ErrHeld), errors.Is(err, ErrLost), errors.Is(err, ErrUnavailable),
+		errors.Is(err, ErrQuarantined), Refused(err):
 		return No
 	}
 	return Unknown // safeguard: unknown
@@ -67,7 +72,10 @@ func AnswerOf(err error) Answer {
 
 // Refused reports whether err is a no that repeating the same claim cannot change.
 func Refused(err error) bool {
-	for _, refusal := range []error{ErrInvalid, ErrForeign, ErrDenied, ErrUnsafe, ErrClosed, ErrMismatch, ErrEarly, errors.ErrUnsupported} {
+	for _, refusal := range []error{
+		ErrInvalid, ErrForeign, ErrDenied, ErrUnsafe, ErrClosed,
+		ErrMismatch, ErrEarly, errors.ErrUnsupported,
+	} {
 		if errors.Is(err, refusal) {
 			return true
 		}
@@ -77,10 +85,11 @@ func Refused(err error) bool {
 
 // A HeldError is [ErrHeld] with what is known of whoever holds.
 type HeldError struct {
-	Position   int           // in the queue, 1 is next; 0 without Claim.Queue
-	RetryAfter time.Duration // when the lease that blocks runs out unless renewed; 0 unknown, or others are to ask first
-	Token      uint64        // the key's last token when this was answered; 0 unknown. See Wake.
-	Holder     Meta          // zero if unknown
+	Position int // in the queue, 1 is next; 0 without Claim.Queue
+	// when the lease that blocks runs out unless renewed; 0 unknown, or others are to ask first
+	RetryAfter time.Duration
+	Token      uint64 // the key's last token when this was answered; 0 unknown. See Wake.
+	Holder     Meta   // zero if unknown
 }
 
 // Error says who holds and for how long at least.
@@ -120,7 +129,8 @@ func (e *QuarantineError) Error() string {
 		text += ": it was " + e.Why
 	}
 	if e.RetryAfter > 0 {
-		text += fmt.Sprintf(", and holds that it forgot may last for another %v", e.RetryAfter.Round(time.Millisecond))
+		text += fmt.Sprintf(", and holds that it forgot may last for another %v",
+			e.RetryAfter.Round(time.Millisecond))
 	}
 	return text
 }
@@ -161,7 +171,8 @@ func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
 // An InvalidError is [ErrInvalid] with the field that is wrong and why. It is returned before
 // anything is sent.
 type InvalidError struct {
-	Field  string // key, owner, ttl, mode, limit, meta, min_token, waiter_ttl, url, or the name of an option
+	// key, owner, ttl, mode, limit, meta, min_token, waiter_ttl, url, or the name of an option
+	Field  string
 	Value  string // shortened if long; empty if it may be secret
 	Reason string
 }

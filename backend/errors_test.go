@@ -77,10 +77,14 @@ func TestHeldErrorText(t *testing.T) {
 
 func TestInvalidErrorText(t *testing.T) {
 	err := backend.ValidateKey(strings.Repeat("x", 1<<20) + "\xff")
-	if text := err.Error(); len(text) > 200 || !strings.Contains(text, "invalid key") || !strings.Contains(text, "1048577 bytes") {
+	if text := err.Error(); len(text) > 200 || !strings.Contains(text, "invalid key") ||
+		!strings.Contains(text, "1048577 bytes") {
 		t.Errorf("Error = %q", text)
 	}
-	if text := (&backend.InvalidError{Field: "url", Reason: "is odd"}).Error(); text != "invalid url: is odd" {
+	if text := (&backend.InvalidError{
+		Field:  "url",
+		Reason: "is odd",
+	}).Error(); text != "invalid url: is odd" {
 		t.Errorf("Error = %q", text)
 	}
 }
@@ -93,7 +97,8 @@ func TestQuarantineError(t *testing.T) {
 		{backend.QuarantineError{}, "store grants nothing yet"},
 		{
 			backend.QuarantineError{RetryAfter: 1500 * time.Millisecond, Why: "flushed"},
-			"store grants nothing yet: it was flushed, and holds that it forgot may last for another 1.5s",
+			"store grants nothing yet: it was flushed, and holds that it forgot may last " +
+				"for another 1.5s",
 		},
 	} {
 		if got := c.err.Error(); got != c.want {
@@ -108,12 +113,18 @@ func TestMissing(t *testing.T) {
 	}
 	err := backend.Capabilities{Watch: true, MinTTL: time.Second}.Missing(all)
 	is(t, "Missing", err, errors.ErrUnsupported)
-	for _, name := range []string{"Shared", "Permit", "Weight", "Fencing", "Queue", "Reentrant", "State", "Inspect", "MinToken", "MinTTL 10ms (has 1s)"} {
+	for _, name := range []string{
+		"Shared", "Permit", "Weight", "Fencing", "Queue", "Reentrant",
+		"State", "Inspect", "MinToken", "MinTTL 10ms (has 1s)",
+	} {
 		if !strings.Contains(fmt.Sprint(err), name) {
 			t.Errorf("Missing = %v, without %s", err, name)
 		}
 	}
-	for name, want := range map[string]string{"redlock": "redlock: Shared is not supported", "": "backend: Shared is not supported"} {
+	for name, want := range map[string]string{
+		"redlock": "redlock: Shared is not supported",
+		"":        "backend: Shared is not supported",
+	} {
 		err := backend.Capabilities{Name: name}.Missing(backend.Capabilities{Shared: true})
 		is(t, want, err, errors.ErrUnsupported)
 		if err.Error() != want {

@@ -41,7 +41,8 @@ func ExampleAnswerOf() {
 	fmt.Println(backend.AnswerOf(err) == backend.Yes)
 	_, err = b.TryAcquire(ctx, claim())
 	fmt.Println(backend.AnswerOf(err) == backend.No, errors.Is(err, backend.ErrHeld))
-	fmt.Println(backend.AnswerOf(context.DeadlineExceeded) == backend.Unknown) // a time-out is not a no
+	// A time-out is not a no.
+	fmt.Println(backend.AnswerOf(context.DeadlineExceeded) == backend.Unknown)
 	// Output:
 	// true
 	// true true

@@ -39,7 +39,8 @@ func FuzzNamespaced(f *testing.F) {
 	f.Fuzz(func(t *testing.T, n1, k1, n2, k2 string) {
 		same := n1 == n2 && k1 == k2
 		if got := backend.Namespaced(n1, k1) == backend.Namespaced(n2, k2); got != same {
-			t.Errorf("(%q, %q) and (%q, %q) both give %q", n1, k1, n2, k2, backend.Namespaced(n1, k1))
+			t.Errorf("(%q, %q) and (%q, %q) both give %q", n1, k1, n2, k2,
+				backend.Namespaced(n1, k1))
 		}
 	})
 }

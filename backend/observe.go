@@ -15,8 +15,8 @@ const SlowLook = 5 * time.Second
 // either. changed, which has one slot, must be subscribed to before; so a change behind a look is
 // in the next one. After a look that took a millisecond or more it rests for as long, so that a key
 // that is written to all the time does not keep the store from other work; but for no longer than
-// until it would look anyway: a look that had no answer may have waited for one for seconds, and the
-// store may be back.
+// until it would look anyway: a look that had no answer may have waited for one for seconds, and
+// the store may be back.
 //
 // It returns at the end of the observation. closed says that this is because changed was closed and
 // the store still answers; then the caller says what that means.
@@ -52,7 +52,8 @@ func ObserveBy[T any](
 			next = min(every, time.Second)
 		}
 		for _, h := range state.Holders {
-			next = min(next, h.TTL+time.Millisecond) // which clocks that differ make too early at worst: then once more
+			// Which clocks that differ make too early at worst: then once more.
+			next = min(next, h.TTL+time.Millisecond)
 		}
 		timer.Reset(next)
 		if took < time.Millisecond {
@@ -72,7 +73,8 @@ func (s State) SameHolders(o State) bool {
 	in := func(all []Holder) func(Holder) bool {
 		return func(h Holder) bool { return !slices.ContainsFunc(all, h.Same) }
 	}
-	return !slices.ContainsFunc(s.Holders, in(o.Holders)) && !slices.ContainsFunc(o.Holders, in(s.Holders))
+	return !slices.ContainsFunc(s.Holders, in(o.Holders)) &&
+		!slices.ContainsFunc(o.Holders, in(s.Holders))
 }
 
 // Same reports whether both are one hold, looked at twice. Holds of other libraries that have no

@@ -21,7 +21,9 @@ type looker struct {
 	left  int // looks until the caller leaves
 }
 
-func (l *looker) observe(ctx context.Context, every time.Duration, changed <-chan struct{}) (closed bool, last error) {
+func (l *looker) observe(ctx context.Context, every time.Duration,
+	changed <-chan struct{},
+) (closed bool, last error) {
 	l.start = time.Now()
 	closed = backend.ObserveBy(ctx, every, changed, func(context.Context) (backend.State, error) {
 		l.at = append(l.at, time.Since(l.start))
@@ -58,13 +60,31 @@ func TestObserveByLooks(t *testing.T) {
 		looker
 		want []time.Duration
 	}{
-		"at once and slowly":         {looker{left: 3}, []time.Duration{0, 5 * second, 10 * second}},
-		"at the end of a lease":      {looker{left: 2, state: holders(700 * ms)}, []time.Duration{0, 701 * ms}},
-		"at the first of the ends":   {looker{left: 2, state: holders(time.Minute, 2*second)}, []time.Duration{0, 2001 * ms}},
-		"sooner after no answer":     {looker{left: 3, err: backend.ErrUnavailable}, []time.Duration{0, second, 2 * second}},
-		"as soon after a slow one":   {looker{left: 3, err: backend.ErrUnavailable, takes: 3 * second}, []time.Duration{0, 4 * second, 8 * second}},
-		"not again after a refusal":  {looker{left: 3, err: backend.ErrDenied}, []time.Duration{0}},
-		"not again without anything": {looker{left: 3, err: errors.ErrUnsupported}, []time.Duration{0}},
+		"at once and slowly": {
+			looker{left: 3},
+			[]time.Duration{0, 5 * second, 10 * second},
+		},
+		"at the end of a lease": {
+			looker{left: 2, state: holders(700 * ms)},
+			[]time.Duration{0, 701 * ms},
+		},
+		"at the first of the ends": {
+			looker{left: 2, state: holders(time.Minute, 2*second)},
+			[]time.Duration{0, 2001 * ms},
+		},
+		"sooner after no answer": {
+			looker{left: 3, err: backend.ErrUnavailable},
+			[]time.Duration{0, second, 2 * second},
+		},
+		"as soon after a slow one": {looker{
+			left: 3, err: backend.ErrUnavailable,
+			takes: 3 * second,
+		}, []time.Duration{0, 4 * second, 8 * second}},
+		"not again after a refusal": {looker{left: 3, err: backend.ErrDenied}, []time.Duration{0}},
+		"not again without anything": {
+			looker{left: 3, err: errors.ErrUnsupported},
+			[]time.Duration{0},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -112,18 +132,26 @@ func TestObserveByEnds(t *testing.T) {
 		ended := make(chan struct{})
 		close(ended)
 		l = &looker{left: 100}
-		if closed, last = l.observe(t.Context(), 5*second, ended); !closed || last != nil || len(l.at) > 2 {
-			t.Errorf("with a channel that is closed: %v, %v after %d looks", closed, last, len(l.at))
+		if closed, last = l.observe(t.Context(), 5*second, ended); !closed || last != nil ||
+			len(l.at) > 2 {
+			t.Errorf("with a channel that is closed: %v, %v after %d looks", closed, last,
+				len(l.at))
 		}
 	})
 }
 
 func TestSameHolders(t *testing.T) {
-	state := func(holders ...backend.Holder) backend.State { return backend.State{Holders: holders} }
-	a, b := backend.Holder{Owner: "a", ID: "a", Token: 1}, backend.Holder{Owner: "b", ID: "b", Token: 2}
+	state := func(holders ...backend.Holder) backend.State {
+		return backend.State{Holders: holders}
+	}
+	a, b := backend.Holder{Owner: "a", ID: "a", Token: 1}, backend.Holder{
+		Owner: "b", ID: "b",
+		Token: 2,
+	}
 	renewed := a
 	renewed.Token, renewed.TTL = 9, time.Hour
-	one, other := backend.Holder{Token: 1}, backend.Holder{Token: 2} // of a library that gives no names
+	// Of a library that gives no names.
+	one, other := backend.Holder{Token: 1}, backend.Holder{Token: 2}
 	for _, c := range []struct {
 		x, y backend.State
 		same bool

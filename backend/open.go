@@ -51,7 +51,8 @@ func Open(ctx context.Context, rawURL string) (Backend, error) {
 	open, ok := registry.openers[u.Scheme]
 	registry.RUnlock()
 	if !ok {
-		return nil, fmt.Errorf("backend: open: %w", invalid("url", u.Scheme+"://", unregistered(u.Scheme)))
+		return nil, fmt.Errorf("backend: open: %w",
+			invalid("url", u.Scheme+"://", unregistered(u.Scheme)))
 	}
 	if ctx == nil { // openers start goroutines, whose panic nobody could catch
 		return nil, fmt.Errorf("backend: open %s: %w", Redact(rawURL), invalid("ctx", "", "is nil"))
@@ -65,7 +66,13 @@ func Open(ctx context.Context, rawURL string) (Backend, error) {
 
 // homes are where this module's schemes live, by how they begin.
 var homes = []struct{ scheme, pkg string }{
-	{"mem", "backend/membackend"}, {"file", "backend/filebackend"}, {"postgres", "backend/pgbackend"}, {"redis", "redisbackend"}, {"rueidis", "rueidisbackend"}, {"etcd", "etcdbackend"}, {"redlock", "redlock"},
+	{"mem", "backend/membackend"},
+	{"file", "backend/filebackend"},
+	{"postgres", "backend/pgbackend"},
+	{"redis", "redisbackend"},
+	{"rueidis", "rueidisbackend"},
+	{"etcd", "etcdbackend"},
+	{"redlock", "redlock"},
 }
 
 // unregistered says why a scheme is not known, and what to do.
@@ -79,7 +86,8 @@ func unregistered(scheme string) string {
 	}
 	for _, home := range homes {
 		if strings.HasPrefix(scheme, home.scheme) && !slices.Contains(known, home.scheme) {
-			return fmt.Sprintf("scheme is not registered (known: %s); import _ %q", list, "github.com/holdfast-go/holdfast/"+home.pkg)
+			return fmt.Sprintf("scheme is not registered (known: %s); import _ %q", list,
+				"github.com/holdfast-go/holdfast/"+home.pkg)
 		}
 	}
 	return fmt.Sprintf("scheme is not registered (known: %s)", list)
@@ -94,7 +102,9 @@ func ParseURL(rawURL string) (*url.URL, error) {
 	case !ok:
 		return nil, invalid("url", "", "is not a URL, such as redis://host:6379/0")
 	case strings.ContainsAny(rawURL, "\r\n"): // safeguard: url-line-break
-		return nil, invalid("url", "", "has a line break in it, as a secret that is read from a file may; remove it, or percent-encode it")
+		return nil, invalid("url", "",
+			"has a line break in it, as a secret that is read from a file may; remove it, or "+
+				"percent-encode it")
 	}
 	authority, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
@@ -104,14 +114,16 @@ func ParseURL(rawURL string) (*url.URL, error) {
 	if authority != "" && strings.Contains(tail, "@") {
 		// Very likely a password with a bare '/', '?' or '#': what looks like the host is a part of
 		// the secret.
-		return nil, invalid("url", "", "has an @ behind its host; percent-encode special characters in user and password")
+		return nil, invalid("url", "",
+			"has an @ behind its host; percent-encode special characters in user and password")
 	}
 	if i := strings.LastIndex(authority, "@"); i >= 0 { // safeguard: password-with-at
 		userinfo, hosts = authority[:i+1], authority[i+1:]
 	}
 	u, err := url.Parse(scheme + "://" + userinfo + "h" + tail)
 	if err != nil {
-		return nil, invalid("url", "", "cannot be parsed; percent-encode special characters in user, password and path")
+		return nil, invalid("url", "",
+			"cannot be parsed; percent-encode special characters in user, password and path")
 	}
 	if _, err := url.ParseQuery(u.RawQuery); err != nil {
 		return nil, invalid("url", "", "has a malformed query")
@@ -119,7 +131,8 @@ func ParseURL(rawURL string) (*url.URL, error) {
 	if strings.ContainsAny(hosts, " \t\r\n\x00") {
 		return nil, invalid("url", "", "has white space in its hosts")
 	}
-	if !numericPorts(hosts) { // likely a password that has lost its @: not a host to be shown to anybody
+	// Likely a password that has lost its @: not a host to be shown to anybody.
+	if !numericPorts(hosts) {
 		return nil, invalid("url", "", "has a port that is not a number")
 	}
 	u.Host = hosts

@@ -21,7 +21,9 @@ func init() {
 		opened = u
 		return struct{ backend.Backend }{}, nil
 	})
-	backend.Register("bad", func(context.Context, *url.URL) (backend.Backend, error) { return nil, errOpening })
+	backend.Register("bad", func(context.Context, *url.URL) (backend.Backend, error) {
+		return nil, errOpening
+	})
 }
 
 func TestOpen(t *testing.T) {
@@ -43,7 +45,8 @@ func TestOpen(t *testing.T) {
 		if opened.User != nil {
 			user = opened.User.String()
 		}
-		if got := fmt.Sprintf("%s|%s|%s|%s", opened.Host, opened.Path, opened.RawQuery, user); got != want {
+		if got := fmt.Sprintf("%s|%s|%s|%s", opened.Host, opened.Path, opened.RawQuery,
+			user); got != want {
 			t.Errorf("Open(%q) gives %q, want %q", raw, got, want)
 		}
 	}
@@ -51,19 +54,23 @@ func TestOpen(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	for _, raw := range []string{
-		"", "name", "good:", "good:/x", "://h", "nobody://h", "good://h/%zz", "good://h?a=%zz", "good://h?a;b", "good://a b",
-		"good://h\n", "good://u:pass/word@h", "good://u:pa?ss@h", "good://u:pa#ss@h", "1good://h", "go od://h",
+		"", "name", "good:", "good:/x", "://h", "nobody://h", "good://h/%zz", "good://h?a=%zz",
+		"good://h?a;b", "good://a b",
+		"good://h\n", "good://u:pass/word@h", "good://u:pa?ss@h", "good://u:pa#ss@h", "1good://h",
+		"go od://h",
 	} {
 		_, err := backend.Open(t.Context(), raw)
 		is(t, fmt.Sprintf("Open(%q)", raw), err, backend.ErrInvalid)
 	}
 	_, err := backend.Open(t.Context(), "nobody://u:secret@h")
-	if text := fmt.Sprint(err); !strings.Contains(text, "known: bad, good") || strings.Contains(text, "secret") {
+	if text := fmt.Sprint(err); !strings.Contains(text, "known: bad, good") ||
+		strings.Contains(text, "secret") {
 		t.Errorf("Open of an unknown scheme = %v; want what is known", err)
 	}
 	_, err = backend.Open(t.Context(), "bad://u:secret@h/path?token=secret")
 	is(t, "Open", err, errOpening)
-	if strings.Contains(fmt.Sprint(err), "secret") || !strings.Contains(fmt.Sprint(err), "bad://h/path") {
+	if strings.Contains(fmt.Sprint(err), "secret") ||
+		!strings.Contains(fmt.Sprint(err), "bad://h/path") {
 		t.Errorf("Open = %v; want the URL without its secrets", err)
 	}
 }
@@ -104,7 +111,10 @@ func TestRedact(t *testing.T) {
 
 // Whatever is wrong with a URL, its secret is in no error and no log.
 func FuzzNoSecretsInErrors(f *testing.F) {
-	for _, s := range []string{"%s", "/%s", "%s@", "u:%s", "?%s", "a b%s", "\x00%s", "%zz%s", "#%s", "[%s", "@@%s"} {
+	for _, s := range []string{
+		"%s", "/%s", "%s@", "u:%s", "?%s", "a b%s", "\x00%s", "%zz%s", "#%s",
+		"[%s", "@@%s",
+	} {
 		f.Add(s, "/")
 	}
 	f.Add("p@%s", "") // a password that has an @

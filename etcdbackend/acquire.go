@@ -158,7 +158,8 @@ func (a *attempt) number(ctx context.Context, w *write, seen counter) error {
 		return nil
 	}
 	w.least = max(seen.next(), min(a.c.MinToken, backend.MinTokenLimit(time.Now(), a.c.TTL)))
-	return a.count(ctx, w, seen, w.least+uint64(max(a.c.Reserve, 1))-1) // safeguard: etcd-reserved-counted
+	// safeguard: etcd-reserved-counted
+	return a.count(ctx, w, seen, w.least+uint64(max(a.c.Reserve, 1))-1)
 }
 
 // count has a write set the counter, if nobody has since it was seen.
@@ -184,7 +185,8 @@ func (a *attempt) reenter(ctx context.Context, holder, own *entry) (result, erro
 	guards := append(p.unused(key), same(holder)) // safeguard: etcd-reenter-holder
 	w := write{guards: guards, key: key, token: holder.token(), ttl: a.c.TTL}
 	if own != nil {
-		w.guards, w.also = append(w.guards, same(own)), p.deletes(own) // safeguard: etcd-reenter-queued
+		// safeguard: etcd-reenter-queued
+		w.guards, w.also = append(w.guards, same(own)), p.deletes(own)
 	}
 	return a.write(ctx, w)
 }
@@ -289,9 +291,9 @@ func (a *attempt) wait(ctx context.Context, q *queue, own *entry) (result, error
 	return result{}, refusal
 }
 
-// leaseOf returns the lease that an entry which waits is on, or nil if a claim with such a WaiterTTL
-// has to write to the entry: it is on another client's lease, on a shorter one, or on one that an earlier
-// leader may end. The caller has mu.
+// leaseOf returns the lease that an entry which waits is on, or nil if a claim with such a
+// WaiterTTL has to write to the entry: it is on another client's lease, on a shorter one, or on one
+// that an earlier leader may end. The caller has mu.
 func (b *Backend) leaseOf(lc *localClaim, own *entry, waiterTTL time.Duration) *lease {
 	l := lc.lease
 	if l == nil || l.gone || int64(l.id) != own.attached || l.ttl < waiterTTL || b.outdated(l) {
@@ -334,10 +336,12 @@ func (b *Backend) waiting(lc *localClaim, own entry, asked time.Time) bool {
 	return true
 }
 
-// unkept is why the lease is not good for long enough of a claim's entry that is there. Whatever that is, it is no
-// answer to the claim, which may hold or wait: it is to be asked again, or released.
+// unkept is why the lease is not good for long enough of a claim's entry that is there. Whatever
+// that is, it is no answer to the claim, which may hold or wait: it is to be asked again, or
+// released.
 func unkept(err error) error {
-	return fmt.Errorf("the lease of its entry: %v", err) //nolint:errorlint // see above; safeguard: etcd-unkept
+	//nolint:errorlint // see above
+	return fmt.Errorf("the lease of its entry: %v", err) // safeguard: etcd-unkept
 }
 
 // granted waits until the lease is good for the whole TTL, and returns the grant.
@@ -392,8 +396,10 @@ type result struct {
 // seen: what another request of the claim was granted must not be cut short.
 func (a *attempt) overwrite(own *entry, ttl time.Duration, waits bool) write {
 	w := write{
-		guards: []clientv3.Cmp{same(own), unwritten(own.key, own.modified)}, // safeguard: etcd-unwritten-since
-		key:    own.key, over: own, token: own.Token, least: own.Min, ttl: ttl, waits: waits, read: true,
+		// safeguard: etcd-unwritten-since
+		guards: []clientv3.Cmp{same(own), unwritten(own.key, own.modified)},
+		key:    own.key, over: own, token: own.Token, least: own.Min, ttl: ttl, waits: waits,
+		read: true,
 	}
 	if own.Held {
 		w.seconds = own.Lease
@@ -401,16 +407,17 @@ func (a *attempt) overwrite(own *entry, ttl time.Duration, waits bool) write {
 	return w
 }
 
-// ready makes out of w what its transaction compares and does: no entry is ever created for a claim that was
-// released.
+// ready makes out of w what its transaction compares and does: no entry is ever created for a claim
+// that was released.
 func (a *attempt) ready(ctx context.Context, w *write) (err error) {
 	b, p := a.b, a.paths
 	if w.on, err = b.leasesFor(ctx, w); err != nil {
 		return err
 	}
 	w.record = record{
-		Owner: a.c.Owner, Hold: a.c.Hold, Reentrant: a.c.Reentrant, Token: w.token, Min: w.least, Reserve: a.c.Reserve,
-		Held: !w.waits, Meta: a.c.Meta,
+		Owner: a.c.Owner, Hold: a.c.Hold, Reentrant: a.c.Reentrant, Token: w.token, Min: w.least,
+		Reserve: a.c.Reserve,
+		Held:    !w.waits, Meta: a.c.Meta,
 	}
 	b.mu.Lock()
 	w.record.Lease, w.record.Term = int64(w.on.ttl/time.Second), w.on.term
@@ -449,7 +456,8 @@ func (a *attempt) settled(w *write, reply *clientv3.TxnResponse, resent bool, er
 			}
 		}
 	}
-	a.local.wrote(w, err == nil && reply.Succeeded, resent || err != nil && !isNoLease(err)) // safeguard: etcd-resent-pending
+	// safeguard: etcd-resent-pending
+	a.local.wrote(w, err == nil && reply.Succeeded, resent || err != nil && !isNoLease(err))
 }
 
 // write makes the transaction: the entry, or else a read of the queue and of the claim's
@@ -459,7 +467,8 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 	if err := a.ready(ctx, &w); err != nil {
 		return result{}, err
 	}
-	otherwise := append([]clientv3.Op{clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly())}, p.reads()...)
+	otherwise := append([]clientv3.Op{clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly())},
+		p.reads()...)
 	if a.heeds(w) {
 		w.guards = append(w.guards, a.asSeen()...)
 		otherwise = slices.Insert(otherwise, 1, clientv3.OpGet(p.early()), clientv3.OpGet(p.ran()))
@@ -483,13 +492,16 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 }
 
 // wrote reads the reply to a write's transaction.
-func (a *attempt) wrote(ctx context.Context, w *write, reply *clientv3.TxnResponse) (result, error) {
+func (a *attempt) wrote(ctx context.Context, w *write,
+	reply *clientv3.TxnResponse,
+) (result, error) {
 	b, p, made := a.b, a.paths, reply.Succeeded
 	switch {
 	case !made && reply.Responses[0].GetResponseRange().Count > 0:
 		return result{}, fmt.Errorf("%w: it was released before", backend.ErrLost)
 	case !made && a.heeds(*w):
-		err := a.tooEarly(ctx, reply.Responses[1].GetResponseRange().Kvs, reply.Responses[2].GetResponseRange().Kvs)
+		err := a.tooEarly(ctx, reply.Responses[1].GetResponseRange().Kvs,
+			reply.Responses[2].GetResponseRange().Kvs)
 		if err != nil {
 			return result{}, err
 		}

@@ -47,8 +47,8 @@ func kindOf(req any) string {
 	return ""
 }
 
-// A member that does not know a token yet did not do what it was asked for. It is asked again, whatever
-// the request was, and nobody is told.
+// A member that does not know a token yet did not do what it was asked for. It is asked again,
+// whatever the request was, and nobody is told.
 //
 // covers: B2
 func TestTokenNotKnownYet(t *testing.T) {
@@ -73,7 +73,10 @@ func TestTokenNotKnownYet(t *testing.T) {
 			refuse := func() {
 				mu.Lock()
 				defer mu.Unlock()
-				left = map[string]int{"Txn": times, "Range": times, "LeaseGrant": times, "LeaseKeepAlive": times}
+				left = map[string]int{
+					"Txn": times, "Range": times, "LeaseGrant": times,
+					"LeaseKeepAlive": times,
+				}
 			}
 			c := claim(key(t))
 			c.TTL = slackFrom - time.Second // no slack: each renewal needs a keepalive
@@ -89,15 +92,16 @@ func TestTokenNotKnownYet(t *testing.T) {
 			defer mu.Unlock()
 			for _, kind := range []string{"Txn", "Range", "LeaseGrant", "LeaseKeepAlive"} {
 				if refused[kind] < times {
-					t.Errorf("%d requests %s were refused, want %d and more", refused[kind], kind, times)
+					t.Errorf("%d requests %s were refused, want %d and more", refused[kind], kind,
+						times)
 				}
 			}
 		})
 	}
 }
 
-// Where the time of a request runs out meanwhile, each verb says that certainly nothing was done, and
-// that asking later may help.
+// Where the time of a request runs out meanwhile, each verb says that certainly nothing was done,
+// and that asking later may help.
 //
 // covers: B2
 func TestTokenNeverKnown(t *testing.T) {
@@ -125,11 +129,13 @@ func TestTokenNeverKnown(t *testing.T) {
 				}
 				never.Store(true)
 				err := verb()
-				for end := time.Now().Add(patience); backend.AnswerOf(err) == backend.Unknown && time.Now().Before(end); {
+				for end := time.Now().Add(patience); backend.AnswerOf(err) == backend.Unknown &&
+					time.Now().Before(end); {
 					err = verb() // a machine that stands still gives no answer
 				}
 				want(t, "a verb", err, backend.ErrUnavailable)
-				if backend.Refused(err) || !strings.Contains(err.Error(), rpctypes.ErrorDesc(refusal)) {
+				if backend.Refused(err) ||
+					!strings.Contains(err.Error(), rpctypes.ErrorDesc(refusal)) {
 					t.Errorf("the error is %v", err)
 				}
 				never.Store(false)
@@ -139,41 +145,50 @@ func TestTokenNeverKnown(t *testing.T) {
 	}
 }
 
-// A refusal after a copy of the request that was not answered says nothing of that copy, and one before it neither.
+// A refusal after a copy of the request that was not answered says nothing of that copy, and one
+// before it neither.
 //
 // covers: X15
 func TestTokenNotKnownAfterACopy(t *testing.T) {
 	var asked atomic.Int64
-	_, resent, err := resending(quick(t, 400*time.Millisecond), 100*time.Millisecond, func(ctx context.Context) (int, error) {
-		if asked.Add(1) == 1 {
-			<-ctx.Done()
-			return 0, ctx.Err()
-		}
-		return 0, rpctypes.ErrInvalidAuthToken
-	})
-	if err = (&Backend{}).failure(err); !resent || backend.AnswerOf(err) != backend.Unknown || asked.Load() < 3 {
+	_, resent, err := resending(quick(t, 400*time.Millisecond), 100*time.Millisecond,
+		func(ctx context.Context) (int, error) {
+			if asked.Add(1) == 1 {
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}
+			return 0, rpctypes.ErrInvalidAuthToken
+		})
+	if err = (&Backend{}).failure(err); !resent || backend.AnswerOf(err) != backend.Unknown ||
+		asked.Load() < 3 {
 		t.Errorf("resent %v, after %d requests: %v", resent, asked.Load(), err)
 	}
 	asked.Store(0)
-	_, _, err = resending(quick(t, 400*time.Millisecond), time.Minute, func(ctx context.Context) (int, error) {
-		if asked.Add(1) == 1 {
-			return 0, rpctypes.ErrInvalidAuthToken
-		}
-		<-ctx.Done()
-		return 0, ctx.Err()
-	})
-	if err = (&Backend{}).failure(err); backend.AnswerOf(err) != backend.Unknown || asked.Load() != 2 {
+	_, _, err = resending(quick(t, 400*time.Millisecond), time.Minute,
+		func(ctx context.Context) (int, error) {
+			if asked.Add(1) == 1 {
+				return 0, rpctypes.ErrInvalidAuthToken
+			}
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+	if err = (&Backend{}).failure(err); backend.AnswerOf(err) != backend.Unknown ||
+		asked.Load() != 2 {
 		t.Errorf("refused, and then not answered: %v after %d requests", err, asked.Load())
 	}
 	asked.Store(0)
-	_, resent, err = resending(quick(t, 400*time.Millisecond), 100*time.Millisecond, func(ctx context.Context) (int, error) {
-		ctx.Value(heard{}).(*heard).answer = rpctypes.ErrInvalidAuthToken //nolint:forcetypeassert // it is one
-		asked.Add(1)
-		<-ctx.Done() // in the client, which waits before it asks again
-		return 0, ctx.Err()
-	})
-	if err = (&Backend{}).failure(err); resent || !errors.Is(err, backend.ErrUnavailable) || asked.Load() < 2 {
-		t.Errorf("of a client that asks again by itself: resent %v, after %d requests: %v", resent, asked.Load(), err)
+	_, resent, err = resending(quick(t, 400*time.Millisecond), 100*time.Millisecond,
+		func(ctx context.Context) (int, error) {
+			//nolint:forcetypeassert // it is one
+			ctx.Value(heard{}).(*heard).answer = rpctypes.ErrInvalidAuthToken
+			asked.Add(1)
+			<-ctx.Done() // in the client, which waits before it asks again
+			return 0, ctx.Err()
+		})
+	if err = (&Backend{}).failure(err); resent || !errors.Is(err, backend.ErrUnavailable) ||
+		asked.Load() < 2 {
+		t.Errorf("of a client that asks again by itself: resent %v, after %d requests: %v", resent,
+			asked.Load(), err)
 	}
 }
 
@@ -189,11 +204,14 @@ func TestOpenWithATokenThatNobodyKnows(t *testing.T) {
 			t.Parallel()
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			want(t, "listen", err, nil)
-			store := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error { return of.says }))
+			store := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+				return of.says
+			}))
 			go func() { _ = store.Serve(listener) }()
 			t.Cleanup(store.Stop)
 			addr := listener.Addr().String()
-			for _, addrs := range []string{addr, addr + "," + addr} { // with one member and several it is sent again at other times
+			// With one member and several it is sent again at other times.
+			for _, addrs := range []string{addr, addr + "," + addr} {
 				_, err = backend.Open(t.Context(), "etcd://"+addrs+"?request_timeout=1s")
 				want(t, "Open", err, of.want)
 				if !strings.Contains(err.Error(), rpctypes.ErrorDesc(of.says)) {
@@ -277,13 +295,14 @@ func TestLeadWhileNoTokenIsKnown(t *testing.T) {
 	want(t, "Lead", <-ended, context.Canceled)
 }
 
-// A watch outlives the token that its stream was opened with. Those that are made later are confirmed
-// all the same.
+// A watch outlives the token that its stream was opened with. Those that are made later are
+// confirmed all the same.
 //
 // covers: X8
 func TestWatchAfterATokensEnd(t *testing.T) {
 	t.Parallel()
-	srv := testserver.Etcd(t, testserver.WithEtcdAuth("simple"), testserver.WithArgs("--auth-token-ttl", "1"))
+	srv := testserver.Etcd(t, testserver.WithEtcdAuth("simple"),
+		testserver.WithArgs("--auth-token-ttl", "1"))
 	b := opened(t, "etcd://"+srv.Userinfo()+srv.Addr()+"?request_timeout="+patience.String())
 	first, second := claim(key(t)), claim(key(t))
 	_, err := b.Watch(t.Context(), first)
@@ -300,9 +319,9 @@ func TestWatchAfterATokensEnd(t *testing.T) {
 	}
 }
 
-// Simple tokens are forgotten after five seconds without use, and by a member that is restarted, and
-// members that have much to do learn of new ones late. None of it is the end of a Lock, of a hold, or
-// of a candidate.
+// Simple tokens are forgotten after five seconds without use, and by a member that is restarted,
+// and members that have much to do learn of new ones late. None of it is the end of a Lock, of a
+// hold, or of a candidate.
 //
 // covers: B2
 func TestSimpleTokens(t *testing.T) {
@@ -339,7 +358,8 @@ func TestSimpleTokens(t *testing.T) {
 		guards = append(guards, locked(t, lockers(t, patient, raw)[0], key(t)))
 	}
 	began := time.Now()
-	names := []string{key(t), key(t), key(t)} // contended: whoever waits keeps its place by keepalives
+	// Contended: whoever waits keeps its place by keepalives.
+	names := []string{key(t), key(t), key(t)}
 	var left atomic.Int64
 	left.Store(firsts)
 	var all sync.WaitGroup

@@ -54,8 +54,9 @@ type Backend struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	tasks  sync.WaitGroup            // verbs in progress, and goroutines, which are started by those
-	hub    waiting.Hub[backend.Wake] // topics: paths.queue, and paths.topic for claims with Queue
+	// verbs in progress, and goroutines, which are started by those
+	tasks sync.WaitGroup
+	hub   waiting.Hub[backend.Wake] // topics: paths.queue, and paths.topic for claims with Queue
 
 	term    atomic.Uint64 // the last raft term that was told of, see shadow.go
 	streams atomic.Int64  // how many streams of watches were given up, see watching
@@ -136,8 +137,10 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		name = "etcd?layout=etcdctl"
 	}
 	return backend.Capabilities{
-		Name: name, Shared: native, Permit: native, Weight: native, Reentrant: native, State: native, NotBefore: native,
-		MinToken: native, Fencing: true, Queue: true, Watch: true, Inspect: true, Observe: true, MinTTL: MinTTL,
+		Name: name, Shared: native, Permit: native, Weight: native, Reentrant: native,
+		State: native, NotBefore: native,
+		MinToken: native, Fencing: true, Queue: true, Watch: true, Inspect: true, Observe: true,
+		MinTTL: MinTTL,
 	}
 }
 
@@ -163,7 +166,8 @@ func (b *Backend) Identity(ctx context.Context) (id string, err error) {
 		if err != nil {
 			return err
 		}
-		id = "etcd:" + string(reply.Responses[len(reply.Responses)-1].GetResponseRange().Kvs[0].Value)
+		last := reply.Responses[len(reply.Responses)-1]
+		id = "etcd:" + string(last.GetResponseRange().Kvs[0].Value)
 		return nil
 	})
 	return id, err
@@ -229,10 +233,10 @@ func (b *Backend) verb(ctx context.Context, key string, run func(context.Context
 // seconds. It reports whether an earlier copy of the request was not answered; that may still be
 // executed.
 //
-// A request that a member refuses for now ([forNow]) is made again after a pause. Once seven eighths of
-// the time are over the error is the refusal: certainly nothing was executed, unless a copy was not
-// answered, and then the error says both, and is unknown. An eighth is left to those who wait for the
-// answer, and have a moment less than ctx.
+// A request that a member refuses for now ([forNow]) is made again after a pause. Once seven
+// eighths of the time are over the error is the refusal: certainly nothing was executed, unless a
+// copy was not answered, and then the error says both, and is unknown. An eighth is left to those
+// who wait for the answer, and have a moment less than ctx.
 func resending[T any](
 	ctx context.Context, after time.Duration, request func(context.Context) (T, error),
 ) (reply T, resent bool, err error) {
@@ -272,13 +276,15 @@ func resending[T any](
 	}
 }
 
-// asking is resending for what changes nothing, or may be done twice: of three members one that hangs is
-// asked four times in a row more often than one would like, and a hold is lost by that. So between two
-// tries that wait as long as resending there are two that do not, which cost nobody a doubt.
+// asking is resending for what changes nothing, or may be done twice: of three members one that
+// hangs is asked four times in a row more often than one would like, and a hold is lost by that. So
+// between two tries that wait as long as resending there are two that do not, which cost nobody a
+// doubt.
 func asking[T any](
 	ctx context.Context, after time.Duration, request func(context.Context) (T, error),
 ) (reply T, err error) {
-	if until, bounded := ctx.Deadline(); bounded && time.Until(until) <= after { // there is no other member
+	// There is no other member.
+	if until, bounded := ctx.Deadline(); bounded && time.Until(until) <= after {
 		reply, _, err = resending(ctx, after, request)
 		return reply, err
 	}
@@ -301,23 +307,24 @@ func asking[T any](
 const longestPause = 100 * time.Millisecond
 
 // A heard is in the context of a request, under its own type, for what was last answered to it. The
-// client makes a request again by itself if a token is not known, and at the end of the time does not
-// say why it did. Only a client that is opened by URL takes note of it ([sentOnce]).
+// client makes a request again by itself if a token is not known, and at the end of the time does
+// not say why it did. Only a client that is opened by URL takes note of it ([sentOnce]).
 type heard struct{ answer, refusal error } // the last one, and the last that was a refusal for now
 
-// forNow reports whether a member did not take the request although the user may make it: it does not
-// know the token, or the token is of before a change of the users. A member that is behind the others
-// learns of a token late, one that was restarted has forgotten those that are not JWTs, and all forget
-// one that is old. The client logs in again then, for its next request.
+// forNow reports whether a member did not take the request although the user may make it: it does
+// not know the token, or the token is of before a change of the users. A member that is behind the
+// others learns of a token late, one that was restarted has forgotten those that are not JWTs, and
+// all forget one that is old. The client logs in again then, for its next request.
 func forNow(err error) bool {
 	return err != nil && isOneOf(err, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision)
 }
 
-// unsure is a refusal of a request, or, if an earlier copy of it may have been executed, an error that
-// says so.
+// unsure is a refusal of a request, or, if an earlier copy of it may have been executed, an error
+// that says so.
 func unsure(refusal error, resent bool) error {
 	if resent {
-		return fmt.Errorf("a member did not answer, and another said: %v", refusal) //nolint:errorlint // it is not the answer
+		//nolint:errorlint // it is not the answer
+		return fmt.Errorf("a member did not answer, and another said: %v", refusal)
 	}
 	return refusal
 }
@@ -334,9 +341,10 @@ func (b *Backend) resendAfter() time.Duration {
 func (b *Backend) commit(
 	ctx context.Context, guards []clientv3.Cmp, then, otherwise []clientv3.Op,
 ) (reply *clientv3.TxnResponse, resent bool, err error) {
-	reply, resent, err = resending(ctx, b.resendAfter(), func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return b.client.Txn(ctx).If(guards...).Then(then...).Else(otherwise...).Commit()
-	})
+	reply, resent, err = resending(ctx, b.resendAfter(),
+		func(ctx context.Context) (*clientv3.TxnResponse, error) {
+			return b.client.Txn(ctx).If(guards...).Then(then...).Else(otherwise...).Commit()
+		})
 	if err == nil {
 		b.see(reply.Header)
 	}
@@ -421,7 +429,9 @@ func (b *Backend) get(
 	ctx context.Context, key string, opts ...clientv3.OpOption,
 ) (*clientv3.GetResponse, error) {
 	reply, err := asking(ctx, b.resendAfter(),
-		func(ctx context.Context) (*clientv3.GetResponse, error) { return b.client.Get(ctx, key, opts...) })
+		func(ctx context.Context) (*clientv3.GetResponse, error) {
+			return b.client.Get(ctx, key, opts...)
+		})
 	if err == nil {
 		b.see(reply.Header)
 	}
@@ -430,16 +440,19 @@ func (b *Backend) get(
 
 // failure turns what the client returned into one of the three answers.
 //
-// Definite are only those errors that a server gives instead of executing the request: no permission,
-// a token that it does not know, no space, too many requests. Unavailable, DeadlineExceeded, Canceled
-// and all else are unknown, as the request may be in the Raft log. The error never wraps a context
-// error, so that a caller does not take our RequestTimeout for its own deadline.
+// Definite are only those errors that a server gives instead of executing the request: no
+// permission, a token that it does not know, no space, too many requests. Unavailable,
+// DeadlineExceeded, Canceled and all else are unknown, as the request may be in the Raft log. The
+// error never wraps a context error, so that a caller does not take our RequestTimeout for its own
+// deadline.
 func (b *Backend) failure(err error) error {
 	switch {
-	case forNow(err), isOneOf(err, rpctypes.ErrNoSpace, rpctypes.ErrTooManyRequests): // safeguard: etcd-token
+	// safeguard: etcd-token
+	case forNow(err), isOneOf(err, rpctypes.ErrNoSpace, rpctypes.ErrTooManyRequests):
 		return fmt.Errorf("%w: %w", backend.ErrNotServing, err)
 	case isCode(err, codes.PermissionDenied), isCode(err, codes.Unauthenticated),
-		isOneOf(err, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound, rpctypes.ErrAuthNotEnabled):
+		isOneOf(err, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,
+			rpctypes.ErrAuthNotEnabled):
 		return fmt.Errorf("%w: %w", backend.ErrDenied, err)
 	case errors.Is(err, context.DeadlineExceeded), isCode(err, codes.DeadlineExceeded),
 		errors.Is(err, context.Canceled), isCode(err, codes.Canceled):

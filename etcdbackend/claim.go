@@ -128,7 +128,8 @@ func (lc *localClaim) wrote(w *write, made, pending bool) {
 	if !made && !pending {
 		return
 	}
-	lc.putPending = lc.putPending || pending && w.over == nil // a write over an entry creates none; safeguard: etcd-pending-stays
+	// A write over an entry creates none. safeguard: etcd-pending-stays
+	lc.putPending = lc.putPending || pending && w.over == nil
 	lc.key = w.key
 	l.claims[lc] = struct{}{}
 	if made && lc.lease != l {
@@ -194,7 +195,8 @@ func (b *Backend) remove(lc *localClaim, l *lease, now time.Time) {
 		}
 	}
 	b.mu.Unlock()
-	if !back && len(reply.Kvs) > 0 && reply.Kvs[0].Lease == int64(l.id) { // safeguard: etcd-ended-own-lease
+	// safeguard: etcd-ended-own-lease
+	if !back && len(reply.Kvs) > 0 && reply.Kvs[0].Lease == int64(l.id) {
 		seen := unwritten(key, reply.Kvs[0].ModRevision)
 		_, _, _ = b.commit(ctx, []clientv3.Cmp{seen}, lc.paths.deletes(&entry{key: key}), nil)
 	}

@@ -56,7 +56,10 @@ func (tr *trial) work(ctx context.Context, t *testing.T, worker int, name string
 			}
 			continue
 		}
-		e := history.Event{Worker: fmt.Sprint(worker), Key: name, Token: g.Hold().Token, Start: time.Since(tr.start)}
+		e := history.Event{
+			Worker: fmt.Sprint(worker), Key: name, Token: g.Hold().Token,
+			Start: time.Since(tr.start),
+		}
 		select {
 		case <-time.After(3 * time.Millisecond):
 		case <-g.Lost():
@@ -79,8 +82,10 @@ func (tr *trial) progress(t *testing.T, when string) {
 	}
 	for i := range before {
 		for tr.holds[i].Load()-before[i] < few {
-			if time.Since(start) > 4*patience { // gRPC gives up a member that hangs after 13 s, and the machine may be busy
-				t.Fatalf("worker %d locked %d times %s, within %v", i, tr.holds[i].Load()-before[i], when, time.Since(start))
+			// gRPC gives up a member that hangs after 13 s, and the machine may be busy.
+			if time.Since(start) > 4*patience {
+				t.Fatalf("worker %d locked %d times %s, within %v", i, tr.holds[i].Load()-before[i],
+					when, time.Since(start))
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
@@ -234,7 +239,8 @@ func TestHolderCutOff(t *testing.T) {
 				return
 			}
 			if _, err := g.Value(); !errors.Is(err, locker.ErrLost) {
-				t.Errorf("the guard is good for another %v, and the lock was granted to another", time.Until(g.Until()))
+				t.Errorf("the guard is good for another %v, and the lock was granted to another",
+					time.Until(g.Until()))
 			}
 			if g.Hold().Token >= next.Hold().Token {
 				t.Errorf("token %d after %d", next.Hold().Token, g.Hold().Token)

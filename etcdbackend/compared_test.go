@@ -32,7 +32,8 @@ func (c *comparing) Txn(
 	return c.simConn.Txn(ctx, r, opts...)
 }
 
-// A slowKeepAlive is the leases of a client whose keepalives are on their way until they are to arrive.
+// A slowKeepAlive is the leases of a client whose keepalives are on their way until they are to
+// arrive.
 type slowKeepAlive struct {
 	*simConn
 	sent   chan struct{} // has something in its one slot when one was sent
@@ -54,8 +55,8 @@ func (k *slowKeepAlive) LeaseKeepAlive(
 	}
 }
 
-// A pair is two clients of a simulated cluster. A test may put something between the second one and the
-// cluster.
+// A pair is two clients of a simulated cluster. A test may put something between the second one and
+// the cluster.
 type pair struct {
 	etcd     *simEtcd
 	b, other *Backend
@@ -81,8 +82,8 @@ func inPair(t *testing.T, layouts []Layout, test func(t *testing.T, p pair)) {
 	}
 }
 
-// Of two readers, or of two with a permit, the later one's hold is over. Its token proves nothing from then
-// on, although the earlier one, whose token is lower, goes on to hold.
+// Of two readers, or of two with a permit, the later one's hold is over. Its token proves nothing
+// from then on, although the earlier one, whose token is lower, goes on to hold.
 //
 // covers: K4, K5
 func TestProofIsOfItsOwnHold(t *testing.T) {
@@ -103,7 +104,8 @@ func TestProofIsOfItsOwnHold(t *testing.T) {
 					b, other := p.b, p.other
 					first, second := claim("k"), claim("k")
 					first.Mode, second.Mode = mode, mode
-					first.MinToken = 1 << 40 // the tokens of both are by a counter, one after the other
+					// The tokens of both are by a counter, one after the other.
+					first.MinToken = 1 << 40
 					if mode == backend.Permit {
 						first.Limit, second.Limit = 2, 2
 					}
@@ -128,8 +130,8 @@ func TestProofIsOfItsOwnHold(t *testing.T) {
 	}
 }
 
-// A hold that another client renews, which does not know how many tokens it has reserved, keeps them all: each
-// proves it, and the next hold has a higher one.
+// A hold that another client renews, which does not know how many tokens it has reserved, keeps
+// them all: each proves it, and the next hold has a higher one.
 //
 // covers: K7
 func TestReservedTokensOfAnAdoptedHold(t *testing.T) {
@@ -140,20 +142,24 @@ func TestReservedTokensOfAnAdoptedHold(t *testing.T) {
 		acquired(t, p.b, c)
 		c.Reserve, c.MinToken = 0, raised
 		want(t, "Renew", p.other.Renew(t.Context(), c), nil)
-		for token, told := range map[uint64]error{raised + reserved - 1: nil, raised + reserved: backend.ErrLost} {
+		for token, told := range map[uint64]error{
+			raised + reserved - 1: nil,
+			raised + reserved:     backend.ErrLost,
+		} {
 			_, err := p.other.Proof(t.Context(), "k", token)
 			want(t, "Proof", err, told)
 		}
 		want(t, "Release", storetest.Release(t.Context(), p.other, c), nil)
 		if g := acquired(t, p.other, claim("k")); g.Token < raised+reserved {
-			t.Errorf("token %d after %d were reserved from %d on", g.Token, reserved, uint64(raised))
+			t.Errorf("token %d after %d were reserved from %d on", g.Token, reserved,
+				uint64(raised))
 		}
 	})
 }
 
-// One client renews a hold that another one made. Before it writes, that one has released the hold, and has
-// made another claim of the same lock, whose entry has the same name: the renewal is told of the loss, and
-// the new hold stays as it is.
+// One client renews a hold that another one made. Before it writes, that one has released the hold,
+// and has made another claim of the same lock, whose entry has the same name: the renewal is told
+// of the loss, and the new hold stays as it is.
 //
 // covers: B4, B8
 func TestRenewalOfANameThatIsUsedAgain(t *testing.T) {
@@ -167,7 +173,8 @@ func TestRenewalOfANameThatIsUsedAgain(t *testing.T) {
 		between.meanwhile = func() {
 			want(t, "Release", storetest.Release(t.Context(), b, hold), nil)
 			if g := acquired(t, b, next); g.Token <= token || known(b, next).key != name {
-				t.Fatalf("the next entry is %q, not %q: this test shows nothing", known(b, next).key, name)
+				t.Fatalf("the next entry is %q, not %q: this test shows nothing",
+					known(b, next).key, name)
 			}
 		}
 		err := other.Renew(t.Context(), hold)
@@ -175,16 +182,17 @@ func TestRenewalOfANameThatIsUsedAgain(t *testing.T) {
 			t.Fatal("it was not written: this test shows nothing")
 		}
 		if !errors.Is(err, backend.ErrLost) {
-			t.Errorf("Renew of a hold that is over, beside the next one = %v, want %v", err, backend.ErrLost)
+			t.Errorf("Renew of a hold that is over, beside the next one = %v, want %v", err,
+				backend.ErrLost)
 		}
 		want(t, "Renew by the next", b.Renew(t.Context(), next), nil)
 		want(t, "Release by the next", storetest.Release(t.Context(), b, next), nil)
 	})
 }
 
-// A waiter asks again, and is granted the lock while the keepalive for that request is on its way: the grant
-// counts from the request before, and is on another lease. So nobody tells it then that it waits: it would
-// count the grant from the later request.
+// A waiter asks again, and is granted the lock while the keepalive for that request is on its way:
+// the grant counts from the request before, and is on another lease. So nobody tells it then that
+// it waits: it would count the grant from the later request.
 //
 // covers: A6, W7
 func TestGrantedBeforeTheKeepaliveIsAnswered(t *testing.T) {
@@ -193,7 +201,8 @@ func TestGrantedBeforeTheKeepaliveIsAnswered(t *testing.T) {
 			inPair(t, []Layout{Native, Etcdctl}, func(t *testing.T, p pair) {
 				b, other := p.b, p.other
 				slow := &slowKeepAlive{p.conn, make(chan struct{}, 1), make(chan struct{})}
-				other.client.Lease = clientv3.NewLeaseFromLeaseClient(slow, other.client, time.Second)
+				other.client.Lease = clientv3.NewLeaseFromLeaseClient(slow, other.client,
+					time.Second)
 				holder, next := claim("k"), inLine("k")
 				next.TTL, next.WaiterTTL = 2*time.Second, 3*time.Second
 				acquired(t, b, holder)

@@ -19,14 +19,16 @@ func harness(t *testing.T, set *testserver.EtcdSet) backendtest.Harness {
 	s := scheme{prefix: defaultPrefix}
 	return backendtest.Harness{
 		Open: func(t testing.TB) backend.Backend {
-			b, err := backend.Open(t.Context(), at(set.Addrs()...)+"?request_timeout=15s") // the machine may be busy
+			// The machine may be busy.
+			b, err := backend.Open(t.Context(), at(set.Addrs()...)+"?request_timeout=15s")
 			if err != nil {
 				t.Fatal(err)
 			}
 			return b
 		},
 		Drop: func(t testing.TB, key string) {
-			if _, err := c.Delete(t.Context(), s.prefix+escape(key)+"/", clientv3.WithPrefix()); err != nil {
+			if _, err := c.Delete(t.Context(), s.prefix+escape(key)+"/",
+				clientv3.WithPrefix()); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -37,24 +39,29 @@ func harness(t *testing.T, set *testserver.EtcdSet) backendtest.Harness {
 			}
 			return func() bool {
 				reply, err := c.Get(context.Background(), name)
-				return err == nil && len(reply.Kvs) == 1 && string(reply.Kvs[0].Value) == "of some web shop"
+				return err == nil && len(reply.Kvs) == 1 &&
+					string(reply.Kvs[0].Value) == "of some web shop"
 			}
 		},
-		Leftovers: func(t testing.TB, prefix string) []string { return entries(t, c, s.prefix+escape(prefix)) },
-		Restart:   func(testing.TB) { set.Members[0].Restart() },
+		Leftovers: func(t testing.TB, prefix string) []string {
+			return entries(t, c, s.prefix+escape(prefix))
+		},
+		Restart: func(testing.TB) { set.Members[0].Restart() },
 	}
 }
 
 // entries lists the keys of those who hold or wait for locks whose keys begin with prefix.
 func entries(t testing.TB, c *clientv3.Client, prefix string) (left []string) {
 	t.Helper()
-	reply, err := c.Get(context.Background(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	reply, err := c.Get(context.Background(), prefix, clientv3.WithPrefix(),
+		clientv3.WithKeysOnly())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, kv := range reply.Kvs {
 		parts := strings.Split(string(kv.Key), "/")
-		if slices.Contains(parts, "q") && parts[len(parts)-1] != "settings" && parts[len(parts)-1] != "token" {
+		if slices.Contains(parts, "q") && parts[len(parts)-1] != "settings" &&
+			parts[len(parts)-1] != "token" {
 			left = append(left, string(kv.Key))
 		}
 	}

@@ -12,8 +12,10 @@ import (
 // covers: X7
 func TestOutdated(t *testing.T) {
 	for version, want := range map[string]bool{
-		"3.3.27": true, "3.4.0": true, "3.4.23": true, "3.4.41": true, "3.4.42": false, "3.4.50": false,
-		"3.5.0": true, "3.5.27": true, "3.5.28": false, "3.6.0-rc.1": true, "3.6.8": true, "3.6.9": false, "3.6.10": false,
+		"3.3.27": true, "3.4.0": true, "3.4.23": true, "3.4.41": true, "3.4.42": false,
+		"3.4.50": false,
+		"3.5.0":  true, "3.5.27": true, "3.5.28": false, "3.6.0-rc.1": true, "3.6.8": true,
+		"3.6.9": false, "3.6.10": false,
 		"3.7.0": false, "3.10.1": false, "4.0.0": false, "": false, "not decided": false,
 	} {
 		if got := outdated(version); got != want {
@@ -40,13 +42,15 @@ func TestDiagnoseUsers(t *testing.T) {
 			all, err := opened(t, as(set)).Diagnose(t.Context())
 			want(t, "Diagnose", err, nil)
 			i := slices.IndexFunc(all, func(f backend.Finding) bool { return f.Check == "auth" })
-			if i < 0 || all[i].Level != c.level || !strings.Contains(all[i].Text, c.says) || (all[i].Change != "") != (c.level != backend.OK) {
+			if i < 0 || all[i].Level != c.level || !strings.Contains(all[i].Text, c.says) ||
+				(all[i].Change != "") != (c.level != backend.OK) {
 				t.Errorf("it finds %+v, want %q", all, c.says)
 			}
 		})
 	}
 	set := testserver.Etcd(t, testserver.WithEtcdAuth("jwt"))
-	if text, _ := on(t, client(t, set.Addr()), Config{}).users(t.Context(), 3); !strings.HasPrefix(text, "users are known") || strings.Contains(text, "token") {
+	if text, _ := on(t, client(t, set.Addr()), Config{}).users(t.Context(),
+		3); !strings.HasPrefix(text, "users are known") || strings.Contains(text, "token") {
 		t.Errorf("to one who has no password: %q", text) // may have a certificate
 	}
 	in := opened(t, "etcd://"+set.Userinfo()+set.Addr())

@@ -25,8 +25,8 @@
 // Mutual exclusion, first come first served, and fencing tokens that rise over all locks of the
 // cluster (those that All takes in one write have the same), as long as a majority of members keeps
 // its disks and no member's clock runs faster than the clients' by more than the locker allows for.
-// Without a majority nothing is granted or renewed, and holds end. A cluster that is restored from a snapshot counts revisions anew, and so
-// tokens: bump the revision when restoring.
+// Without a majority nothing is granted or renewed, and holds end. A cluster that is restored from
+// a snapshot counts revisions anew, and so tokens: bump the revision when restoring.
 //
 // A token is the create revision of the hold's key, shifted; see [Revision].
 //
@@ -42,10 +42,11 @@
 // longer than the TTL, which is what a crashed holder may block others for. A claim that ends
 // without a word is removed when the others' lease is kept alive.
 //
-// A hold is a key on such a lease, and a second one, its shadow, on a lease that is never kept alive. A
-// leader that was paused may end leases early when it goes on (#15247). The hold's shadow keeps others
-// out then until nobody can believe in the hold any more; but not etcd's own recipe in the layout
-// etcdctl. A crashed holder leaves its shadow for 20 minutes at most, if nobody locks the key.
+// A hold is a key on such a lease, and a second one, its shadow, on a lease that is never kept
+// alive. A leader that was paused may end leases early when it goes on (#15247). The hold's shadow
+// keeps others out then until nobody can believe in the hold any more; but not etcd's own recipe in
+// the layout etcdctl. A crashed holder leaves its shadow for 20 minutes at most, if nobody locks
+// the key.
 //
 // # In a quorum
 //
@@ -55,6 +56,6 @@
 //
 // # Permissions
 //
-// A user needs a role with readwrite on the prefix; in the layout etcdctl also on holdfast-side/. Of
-// the kinds of tokens (--auth-token) jwt is the better one: every member knows it at once.
+// A user needs a role with readwrite on the prefix; in the layout etcdctl also on holdfast-side/.
+// Of the kinds of tokens (--auth-token) jwt is the better one: every member knows it at once.
 package etcdbackend

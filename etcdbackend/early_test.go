@@ -26,7 +26,8 @@ func (s *simEtcd) process(index int, cfg Config) *simProcess {
 	if err != nil {
 		panic(err)
 	}
-	l, err := locker.New(b, locker.Bare, locker.Config{TTL: simTTL, Logger: slog.New(slog.DiscardHandler)})
+	l, err := locker.New(b, locker.Bare,
+		locker.Config{TTL: simTTL, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		panic(err)
 	}
@@ -37,10 +38,10 @@ func (s *simEtcd) process(index int, cfg Config) *simProcess {
 	}}
 }
 
-// A leader that was paused and deposed revokes a lease that was kept alive since (etcd #15247), before
-// its holder has put the hold on another. The holder believes in its last renewal, so nobody else may
-// hold before that is over: neither who waits behind it in the queue, nor a newcomer. One who waits
-// came before the pause, and its own lease is revoked, too, or during the pause.
+// A leader that was paused and deposed revokes a lease that was kept alive since (etcd #15247),
+// before its holder has put the hold on another. The holder believes in its last renewal, so nobody
+// else may hold before that is over: neither who waits behind it in the queue, nor a newcomer. One
+// who waits came before the pause, and its own lease is revoked, too, or during the pause.
 //
 // covers: X20
 func TestEarlyRevocation(t *testing.T) {
@@ -88,7 +89,8 @@ func TestPausedLeaderEndsNoHold(t *testing.T) {
 				old := e.etcd.pause()
 				time.Sleep(simElection)
 				e.etcd.elect(e.etcd.dice("election"))
-				time.Sleep(simTTL * 5 / 4) // more than the lease had left, and less than it has by the new leader
+				// More than the lease had left, and less than it has by the new leader.
+				time.Sleep(simTTL * 5 / 4)
 				e.etcd.resume(old, e.etcd.dice("wake"))
 				if len(e.etcd.revoked) == 0 {
 					t.Error("nothing was revoked early: that shows nothing")
@@ -122,7 +124,8 @@ func newEarly(t *testing.T, cfg Config, f simFaults) *early {
 	t.Helper()
 	s := newSimEtcd(1, f)
 	e := &early{
-		t: t, etcd: s, holder: s.process(0, cfg), waiter: s.process(1, cfg), newcomer: s.process(2, cfg),
+		t: t, etcd: s, holder: s.process(0, cfg), waiter: s.process(1, cfg), newcomer: s.process(2,
+			cfg),
 		granted: make(chan string, 2),
 	}
 	e.ctx, e.cancel = context.WithCancel(t.Context())
@@ -147,7 +150,8 @@ func (e *early) let(who string, lock simLock) {
 			continue
 		}
 		if _, err := e.held.Value(); err == nil {
-			e.t.Errorf("%s was granted the lock while its holder believes in it for another %v", who, time.Until(e.held.Until()))
+			e.t.Errorf("%s was granted the lock while its holder believes in it for another %v",
+				who, time.Until(e.held.Until()))
 		}
 		e.granted <- who
 		_ = g.Unlock()

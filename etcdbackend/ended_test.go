@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
-// A hold goes to another client, which puts its entry on a lease of its own. The first one says nothing
-// more, and its own belief ends: its keepalives for others leave the entry alone.
+// A hold goes to another client, which puts its entry on a lease of its own. The first one says
+// nothing more, and its own belief ends: its keepalives for others leave the entry alone.
 //
 // covers: B3, C1
 func TestEndedHereAndHeldElsewhere(t *testing.T) {
@@ -41,9 +41,9 @@ func TestEndedHereAndHeldElsewhere(t *testing.T) {
 	})
 }
 
-// A claim is made by the second copy of a request, as a member hung with the first one, and is then written
-// over, which is answered. When it is released, and the member makes the first copy after that, there is no
-// entry that would live on in the keepalives of others.
+// A claim is made by the second copy of a request, as a member hung with the first one, and is then
+// written over, which is answered. When it is released, and the member makes the first copy after
+// that, there is no entry that would live on in the keepalives of others.
 //
 // covers: A4, C2, X10
 func TestFirstCopyComesAfterAnAnsweredWrite(t *testing.T) {
@@ -88,9 +88,9 @@ func TestFirstCopyComesAfterAnAnsweredWrite(t *testing.T) {
 	})
 }
 
-// An attempt is refused by the second copy of its request, as a member hung with the first one. When the holder has
-// released, and the member makes the first copy after that, its entry ends with the attempt, although
-// others' keepalives keep its lease.
+// An attempt is refused by the second copy of its request, as a member hung with the first one.
+// When the holder has released, and the member makes the first copy after that, its entry ends with
+// the attempt, although others' keepalives keep its lease.
 //
 // covers: A4, C2, X10
 func TestFirstCopyComesAfterARefusal(t *testing.T) {
@@ -114,7 +114,8 @@ func TestFirstCopyComesAfterARefusal(t *testing.T) {
 		want(t, "Release", storetest.Release(t.Context(), other, held), nil)
 		s.resume(hung, s.dice("wake"))
 		time.Sleep(ttl / 4)
-		if _, err = other.TryAcquire(t.Context(), claim(held.Key)); !errors.Is(err, backend.ErrHeld) {
+		if _, err = other.TryAcquire(t.Context(), claim(held.Key)); !errors.Is(err,
+			backend.ErrHeld) {
 			t.Errorf("the first copy was not made, which shows nothing: TryAcquire = %v", err)
 		}
 		for range 6 {

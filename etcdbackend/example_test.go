@@ -29,7 +29,10 @@ func Example() {
 // backend.
 func ExampleNew() {
 	ctx := context.Background()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{os.Getenv("ETCD_ADDR")}, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{os.Getenv("ETCD_ADDR")},
+		Logger:    zap.NewNop(),
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -79,7 +82,10 @@ func ExampleRevision() {
 // writes, and the second one that nobody wrote since the stock was read.
 func ExampleBackend_Proof() {
 	ctx := context.Background()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{os.Getenv("ETCD_ADDR")}, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{os.Getenv("ETCD_ADDR")},
+		Logger:    zap.NewNop(),
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -106,9 +112,11 @@ func ExampleBackend_Proof() {
 		}
 		unchanged := clientv3.Compare(clientv3.ModRevision("stock/sku-1"), "=", 0)
 		if len(now.Kvs) > 0 {
-			unchanged = clientv3.Compare(clientv3.ModRevision("stock/sku-1"), "=", now.Kvs[0].ModRevision)
+			unchanged = clientv3.Compare(clientv3.ModRevision("stock/sku-1"), "=",
+				now.Kvs[0].ModRevision)
 		}
-		done, err := client.Txn(ctx).If(held, unchanged).Then(clientv3.OpPut("stock/sku-1", left)).Commit()
+		put := clientv3.OpPut("stock/sku-1", left)
+		done, err := client.Txn(ctx).If(held, unchanged).Then(put).Commit()
 		return err == nil && done.Succeeded, err
 	}
 	err = locker.Do(ctx, l, "sku-1", func(ctx context.Context, held clientv3.Cmp) error {

@@ -64,7 +64,8 @@ func TestHeartbeatKeepsAll(t *testing.T) {
 		c.WaiterTTL = waiterTTL
 		enqueued(t, b, c, i+1)
 		claims = append(claims, c)
-		if time.Since(last) > waiterTTL/8 { // a busy machine may take longer than waiterTTL for all of them
+		// A busy machine may take longer than waiterTTL for all of them.
+		if time.Since(last) > waiterTTL/8 {
 			last = time.Now()
 			_, err := b.Heartbeat(t.Context(), claims)
 			want(t, "Heartbeat", err, nil)
@@ -79,16 +80,21 @@ func TestHeartbeatKeepsAll(t *testing.T) {
 	for start := time.Now(); time.Since(start) < 3*waiterTTL; time.Sleep(waiterTTL / 10) {
 		waiting, err := b.Heartbeat(t.Context(), claims)
 		want(t, "Heartbeat", err, nil)
-		if slices.ContainsFunc(waiting, func(err error) bool { return !errors.Is(err, backend.ErrHeld) }) {
-			t.Fatalf("after %v, and %v since the last heartbeat, some do not wait: %v", time.Since(start), time.Since(last), waiting)
+		if slices.ContainsFunc(waiting, func(err error) bool {
+			return !errors.Is(err, backend.ErrHeld)
+		}) {
+			t.Fatalf("after %v, and %v since the last heartbeat, some do not wait: %v",
+				time.Since(start), time.Since(last), waiting)
 		}
 		last = time.Now()
 		beats++
 	}
-	// One lease, or a few on a machine so busy that it took long until all waited; a keepalive that is not answered
-	// soon enough there is sent up to three times, see asking.
-	if n := leases.Load(); n > waiters/10 || reads.Load() != beats || keepalives.Load() > 3*n*beats || others.Load() > 0 {
-		t.Errorf("%d heartbeats took %d reads, %d keepalives of %d leases and %d other requests", beats, reads.Load(), keepalives.Load(), n, others.Load())
+	// One lease, or a few on a machine so busy that it took long until all waited; a keepalive that
+	// is not answered soon enough there is sent up to three times, see asking.
+	if n := leases.Load(); n > waiters/10 || reads.Load() != beats ||
+		keepalives.Load() > 3*n*beats || others.Load() > 0 {
+		t.Errorf("%d heartbeats took %d reads, %d keepalives of %d leases and %d other requests",
+			beats, reads.Load(), keepalives.Load(), n, others.Load())
 	}
 	state, err := other.Inspect(t.Context(), holder.Key)
 	want(t, "Inspect", err, nil)
@@ -108,7 +114,8 @@ func TestHeartbeatTellsWhoWaits(t *testing.T) {
 	b, other := opened(t, at(srv.Addr())), opened(t, at(srv.Addr()))
 	holder := claim(key(t))
 	acquired(t, other, holder)
-	next, stays, leaves, others, never := inLine(holder.Key), inLine(holder.Key), inLine(holder.Key), inLine(holder.Key), inLine(holder.Key)
+	next, stays, leaves, others, never := inLine(holder.Key), inLine(holder.Key),
+		inLine(holder.Key), inLine(holder.Key), inLine(holder.Key)
 	enqueued(t, b, next, 1)
 	enqueued(t, b, stays, 2)
 	enqueued(t, b, leaves, 3)
@@ -168,7 +175,8 @@ func TestHeartbeatOnRevokedLease(t *testing.T) {
 	b.mu.Unlock()
 	_, err := c.Revoke(t.Context(), id)
 	want(t, "revoke", err, nil)
-	if waiting, err := b.Heartbeat(t.Context(), []backend.Claim{waiter}); err != nil || !errors.Is(waiting[0], backend.ErrLost) {
+	if waiting, err := b.Heartbeat(t.Context(), []backend.Claim{waiter}); err != nil ||
+		!errors.Is(waiting[0], backend.ErrLost) {
 		t.Errorf("Heartbeat = %v, %v", waiting, err)
 	}
 	enqueued(t, b, waiter, 1)

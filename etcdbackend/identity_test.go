@@ -60,7 +60,10 @@ func oneIdentity(t *testing.T, set *testserver.EtcdSet) {
 	for _, kv := range all.Kvs {
 		keys = append(keys, string(kv.Key))
 	}
-	if written := []string{"else/identity", "holdfast-side/identity", "holdfast/identity"}; !slices.Equal(keys, written) {
+	if written := []string{
+		"else/identity", "holdfast-side/identity",
+		"holdfast/identity",
+	}; !slices.Equal(keys, written) {
 		t.Errorf("the keys %q were written, want %q", keys, written)
 	}
 	for _, m := range set.Members {
@@ -91,7 +94,8 @@ func TestIdentityOfSameFlags(t *testing.T) {
 	var clusters []uint64
 	for range 2 {
 		srv := testserver.Etcd(t, testserver.WithArgs(
-			"--initial-advertise-peer-urls", "http://localhost:2380", "--initial-cluster", "m0=http://localhost:2380",
+			"--initial-advertise-peer-urls", "http://localhost:2380", "--initial-cluster",
+			"m0=http://localhost:2380",
 		))
 		c := client(t, srv.Addr())
 		ids = append(ids, identity(t, on(t, c, Config{})))
@@ -115,7 +119,8 @@ func TestIdentityRace(t *testing.T) {
 	ready.Add(clients)
 	ids := make([]string, clients)
 	for i := range clients {
-		b, _ := tapped(t, srv.Addr(), func(*etcdserverpb.TxnRequest) { ready.Done(); ready.Wait() }) // all send at once
+		// All send at once.
+		b, _ := tapped(t, srv.Addr(), func(*etcdserverpb.TxnRequest) { ready.Done(); ready.Wait() })
 		done.Go(func() {
 			id, err := b.Identity(context.Background())
 			if err != nil {

@@ -31,7 +31,10 @@ func startEtcdctl(t *testing.T, endpoint, name string) *etcdctlLock {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	e := &etcdctlLock{cmd: exec.CommandContext(ctx, path, "--endpoints", endpoint, "lock", name), held: make(chan string, 1), stop: stop}
+	e := &etcdctlLock{
+		cmd:  exec.CommandContext(ctx, path, "--endpoints", endpoint, "lock", name),
+		held: make(chan string, 1), stop: stop,
+	}
 	e.cmd.Cancel = func() error { return e.cmd.Process.Signal(os.Interrupt) }
 	out, err := e.cmd.StdoutPipe()
 	if err == nil {

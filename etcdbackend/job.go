@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A run is the mark that a job's release leaves, see [backend.Claim.NotBefore], with a lease of its own: how
-// much of that is over, by the one clock that etcd has, is how long ago the run ended. The other mark, which is
-// there for as long as the run's own NotBefore, is for versions before: they know no other, and leave it without
-// a value.
+// A run is the mark that a job's release leaves, see [backend.Claim.NotBefore], with a lease of its
+// own: how much of that is over, by the one clock that etcd has, is how long ago the run ended. The
+// other mark, which is there for as long as the run's own NotBefore, is for versions before: they
+// know no other, and leave it without a value.
 type run struct {
 	Token uint64 `json:"token"`
 	Ran   int64  `json:"ran"` // ms
@@ -27,7 +27,8 @@ const earlyValue = "2"
 // seconds is d in whole seconds, rounded up, as leases have them.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// marks are the writes of both marks of c, but for the run's token, which the entry has that is released.
+// marks are the writes of both marks of c, but for the run's token, which the entry has that is
+// released.
 func (r *release) marks(ctx context.Context, b *Backend) ([]clientv3.Op, error) {
 	rest, kept := r.c.NotBefore-r.c.Ran, b.newLease(seconds(backend.MarkLife(r.c.NotBefore)), false)
 	early := clientv3.OpDelete(r.paths.early())
@@ -57,17 +58,17 @@ func (r *release) ran(e *entry) []clientv3.Op {
 // heeds reports whether a write is one that the mark of an earlier run of a job refuses.
 func (a *attempt) heeds(w write) bool { return a.c.NotBefore > 0 && w.over == nil }
 
-// asSeen compares that the marks are those that do not refuse the claim; at first, that there are none. They are
-// compared in the step that would create its entry.
+// asSeen compares that the marks are those that do not refuse the claim; at first, that there are
+// none. They are compared in the step that would create its entry.
 func (a *attempt) asSeen() []clientv3.Cmp {
 	return []clientv3.Cmp{unwritten(a.paths.early(), a.early), unwritten(a.paths.ran(), a.ran)}
 }
 
-// tooEarly looks at the marks, which were read when the claim's entry was not created. Unless they refuse the claim
-// it remembers them, for the next write.
+// tooEarly looks at the marks, which were read when the claim's entry was not created. Unless they
+// refuse the claim it remembers them, for the next write.
 //
-// The tokens of a key rise, and a run's is that of its hold. So if it is not below the one of whoever held when
-// the claim was refused first, then that one has run the job, or a later one has.
+// The tokens of a key rise, and a run's is that of its hold. So if it is not below the one of
+// whoever held when the claim was refused first, then that one has run the job, or a later one has.
 func (a *attempt) tooEarly(ctx context.Context, early, ran []*mvccpb.KeyValue) error {
 	seenEarly, seenRan := modified(early), modified(ran)
 	if seenEarly == a.early && seenRan == a.ran {
@@ -89,7 +90,8 @@ func (a *attempt) tooEarly(ctx context.Context, early, ran []*mvccpb.KeyValue) e
 		if err != nil {
 			return err
 		}
-		ago := of - left - time.Second + time.Duration(last.Ran)*time.Millisecond // left has whole seconds, rounded down
+		// left has whole seconds, rounded down.
+		ago := of - left - time.Second + time.Duration(last.Ran)*time.Millisecond
 		rest := max(a.c.NotBefore-max(ago, 0), 0)
 		if left < 0 { // the lease is over, and so is the mark
 			rest = 0

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// The mark of a version that knows no run is heeded for as long as it is there; and this version leaves
-// the same for it, for as long as it would have been.
+// The mark of a version that knows no run is heeded for as long as it is there; and this version
+// leaves the same for it, for as long as it would have been.
 func TestRunAmongVersions(t *testing.T) {
 	srv := testserver.Etcd(t)
 	b, client := tapped(t, srv.Addr(), func(*etcdserverpb.TxnRequest) {})
@@ -35,7 +35,8 @@ func TestRunAmongVersions(t *testing.T) {
 	refused := func(every, most time.Duration) {
 		t.Helper()
 		var early *backend.EarlyError
-		if _, err := b.TryAcquire(t.Context(), job(every)); !errors.As(err, &early) || early.RetryAfter > most || early.RetryAfter < most-time.Minute {
+		if _, err := b.TryAcquire(t.Context(), job(every)); !errors.As(err, &early) ||
+			early.RetryAfter > most || early.RetryAfter < most-time.Minute {
 			t.Errorf("a job of %v: %v, want that it is early for %v", every, err, most)
 		}
 	}
@@ -46,7 +47,8 @@ func TestRunAmongVersions(t *testing.T) {
 			t.Fatalf("%s: %v, %v", key, kv, err)
 		}
 		lease, err := client.TimeToLive(t.Context(), clientv3.LeaseID(kv.Kvs[0].Lease))
-		if left := time.Duration(lease.TTL) * time.Second; err != nil || left > want || left < want-time.Minute {
+		if left := time.Duration(lease.TTL) * time.Second; err != nil || left > want ||
+			left < want-time.Minute {
 			t.Errorf("%s is there for %v, %v; want %v", key, left, err, want)
 		}
 	}
@@ -67,7 +69,8 @@ func TestRunAmongVersions(t *testing.T) {
 	refused(3*time.Hour, 2*time.Hour+50*time.Minute)
 	run(time.Minute, 2*time.Minute)
 	if kv, err := client.Get(t.Context(), p.early()); err != nil || len(kv.Kvs) > 0 {
-		t.Errorf("a run that took longer than its time keeps a version before from running it: %v, %v", kv, err)
+		t.Errorf("a run that took longer than its time keeps a version before from "+
+			"running it: %v, %v", kv, err)
 	}
 	_, err = client.Put(t.Context(), p.ran(), "x")
 	want(t, "damage", err, nil)

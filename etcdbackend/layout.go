@@ -49,7 +49,7 @@ const (
 //	         <prefix><name>/t/<id>            a tombstone
 //	         <prefix><name>/state             what a holder saved; it has no lease
 //	         <prefix><name>/ran               the last run of a job; see run
-//	         <prefix><name>/early             the same for versions before, for as long as its lease
+//	         <prefix><name>/early             the same for earlier versions, as long as its lease
 //	         <prefix>identity                 see Backend.Identity
 //	Etcdctl: <prefix><name>/holdfast-<slot>   with the name as it is
 //	         holdfast-side/<prefix><name>/t/<id>
@@ -196,17 +196,19 @@ var escaper = strings.NewReplacer("%", "%25", "/", "%2F")
 
 // The compares of transactions. A key that is not there has the create revision 0.
 
-// unchanged compares that nothing was created in the queue since a revision; since 0, that it is empty.
+// unchanged compares that nothing was created in the queue since a revision; since 0, that it is
+// empty.
 func (p paths) unchanged(since int64) []clientv3.Cmp {
 	compares := []clientv3.Cmp{createdBefore(p.queue, p.end(), since+1)}
 	if p.etcdctl {
-		compares = append(compares, createdBefore(p.shadows(), clientv3.GetPrefixRangeEnd(p.shadows()), since+1))
+		compares = append(compares,
+			createdBefore(p.shadows(), clientv3.GetPrefixRangeEnd(p.shadows()), since+1))
 	}
 	return compares
 }
 
-// unused compares that there is no such entry, and no shadow of an earlier one of the name, which it would
-// hide: also a request that was sent twice may come late.
+// unused compares that there is no such entry, and no shadow of an earlier one of the name, which
+// it would hide: also a request that was sent twice may come late.
 func (p paths) unused(entry string) []clientv3.Cmp {
 	return []clientv3.Cmp{absent(entry), absent(p.shadow(entry))} // safeguard: etcd-unused
 }

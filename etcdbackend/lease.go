@@ -85,9 +85,9 @@ func (l *lease) takes(atLeast time.Duration) bool {
 	return !l.gone && l.lasts(time.Now()) >= atLeast && len(l.claims)+l.others < maxEntries
 }
 
-// leasesFor returns the lease for a write's entry, and sets that for its shadow, if it needs one. Whether
-// the first lasts long enough is for keep to say. Callers that need one at the same time share the
-// request.
+// leasesFor returns the lease for a write's entry, and sets that for its shadow, if it needs one.
+// Whether the first lasts long enough is for keep to say. Callers that need one at the same time
+// share the request.
 func (b *Backend) leasesFor(ctx context.Context, w *write) (*lease, error) {
 	b.mu.Lock()
 	l := b.lease(max(leaseSeconds(w.ttl), w.seconds))
@@ -117,7 +117,8 @@ func (b *Backend) lease(seconds int64) *lease {
 
 // outdated reports whether an earlier leader than the present one may have the lease in its books,
 // and end it early, see shadow.go. The caller has mu.
-func (b *Backend) outdated(l *lease) bool { return l.term < b.term.Load() } // safeguard: etcd-outdated
+// safeguard: etcd-outdated
+func (b *Backend) outdated(l *lease) bool { return l.term < b.term.Load() }
 
 // lastingLease returns a lease that lasts so long at least: the current one of its kind, or
 // another, which takes its place. It is good for several keys, never kept alive, and then left to
@@ -140,8 +141,8 @@ func (b *Backend) lasts(current **lease, atLeast time.Duration) *lease {
 	return *current
 }
 
-// newLease asks for a lease, which is to be kept alive or not, and whose granted is the answer. If that
-// is lost, the lease ends by itself with nothing attached.
+// newLease asks for a lease, which is to be kept alive or not, and whose granted is the answer. If
+// that is lost, the lease ends by itself with nothing attached.
 func (b *Backend) newLease(seconds int64, kept bool) *lease {
 	f := newFlight()
 	l := &lease{
@@ -165,7 +166,8 @@ func (b *Backend) newLease(seconds int64, kept bool) *lease {
 		defer b.mu.Unlock()
 		if err == nil {
 			l.id = reply.ID
-			l.ttl = time.Duration(reply.TTL) * time.Second // may be longer, see the election timeout
+			// May be longer, see the election timeout.
+			l.ttl = time.Duration(reply.TTL) * time.Second
 		}
 		l.gone, f.err = err != nil, err
 		close(f.done)
@@ -174,8 +176,8 @@ func (b *Backend) newLease(seconds int64, kept bool) *lease {
 }
 
 // keep has the lease run for ttl from moment t on, which is not after now. It returns nil if it
-// does, else the keepalive to wait for: one is in flight at a time, and it may have been sent before
-// t. One that was sent after t and failed is not sent again. The caller has mu.
+// does, else the keepalive to wait for: one is in flight at a time, and it may have been sent
+// before t. One that was sent after t and failed is not sent again. The caller has mu.
 func (b *Backend) keep(l *lease, t time.Time, ttl time.Duration) *flight {
 	if l.lasts(t) >= ttl {
 		return nil

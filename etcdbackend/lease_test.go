@@ -20,7 +20,8 @@ import (
 
 func TestLeaseSeconds(t *testing.T) {
 	for ttl, want := range map[time.Duration]int64{
-		time.Second: 1, time.Second + 1: 2, 5 * time.Second: 5, 6 * time.Second: 8, 30 * time.Second: 40, backend.MaxTTL: 115200,
+		time.Second: 1, time.Second + 1: 2, 5 * time.Second: 5, 6 * time.Second: 8,
+		30 * time.Second: 40, backend.MaxTTL: 115200,
 	} {
 		if got := leaseSeconds(ttl); got != want {
 			t.Errorf("leaseSeconds(%v) = %d, want %d", ttl, got, want)
@@ -32,14 +33,16 @@ func TestLeaseLasts(t *testing.T) {
 	now := time.Now()
 	l := &lease{ttl: 64 * time.Second, began: now.Add(-32 * time.Second)}
 	if got, want := l.lasts(now), 31500*time.Millisecond; got != want {
-		t.Errorf("a lease of 64s lasts %v after 32s, want %v: the server's clock may be faster", got, want)
+		t.Errorf("a lease of 64s lasts %v after 32s, want %v: the server's clock may be faster",
+			got, want)
 	}
 	if got := l.lasts(now.Add(-time.Minute)); got != l.ttl {
 		t.Errorf("before it began: %v, want no more than %v", got, l.ttl)
 	}
 }
 
-// A grant on a lease that has run for a while is good for what is left of it, and not for its length.
+// A grant on a lease that has run for a while is good for what is left of it, and not for its
+// length.
 //
 // covers: X3, A6
 func TestGrantOnASharedLease(t *testing.T) {
@@ -60,7 +63,8 @@ func TestGrantOnASharedLease(t *testing.T) {
 		t.Fatal("the two do not share a lease")
 	}
 	if g.TTL > left || g.TTL < second.TTL {
-		t.Errorf("granted for %v on a lease of %v that lasts for %v more, asked for %v", g.TTL, l.ttl, left, second.TTL)
+		t.Errorf("granted for %v on a lease of %v that lasts for %v more, asked for %v", g.TTL,
+			l.ttl, left, second.TTL)
 	}
 }
 
@@ -78,7 +82,8 @@ func TestLeaseCountsFromBeforeTheRequest(t *testing.T) {
 		before: func(req any) {
 			grant, _ := req.(*etcdserverpb.LeaseGrantRequest)
 			_, kept := req.(*etcdserverpb.LeaseKeepAliveRequest)
-			if kept || grant != nil && grant.TTL < int64(shadowTime/time.Second) { // not that of shadows
+			// Not that of shadows.
+			if kept || grant != nil && grant.TTL < int64(shadowTime/time.Second) {
 				mu.Lock()
 				defer mu.Unlock()
 				sent = append(sent, time.Now())
@@ -103,7 +108,8 @@ func TestLeaseCountsFromBeforeTheRequest(t *testing.T) {
 		defer b.mu.Unlock()
 		for _, l := range b.leases {
 			if l.began.After(last) || len(b.leases) != 1 {
-				t.Errorf("%s: the lease is counted from %v after it was asked for", what, l.began.Sub(last))
+				t.Errorf("%s: the lease is counted from %v after it was asked for", what,
+					l.began.Sub(last))
 			}
 		}
 	}
@@ -137,7 +143,8 @@ func TestFailedKeepalive(t *testing.T) {
 	close(failed.done)
 	l := &lease{ttl: time.Second, began: failed.sent.Add(-time.Minute), kept: failed}
 	for range 3 {
-		want(t, "a request from before it", b.lasting(t.Context(), l, failed.sent.Add(-time.Millisecond), l.ttl), backend.ErrDenied)
+		want(t, "a request from before it",
+			b.lasting(t.Context(), l, failed.sent.Add(-time.Millisecond), l.ttl), backend.ErrDenied)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -207,7 +214,8 @@ func TestKeepalivesOfAThousand(t *testing.T) {
 		t.Skip("two renewals of a lease of seconds")
 	}
 	t.Parallel()
-	const holds, ttl = 1000, 12 * time.Second // longer than a busy machine keeps a store from answering
+	// Longer than a busy machine keeps a store from answering.
+	const holds, ttl = 1000, 12 * time.Second
 	srv := testserver.Etcd(t)
 	b, keepalives := countingKeepalives(t, srv.Addr())
 	l, err := locker.New(b, locker.Bare, locker.Config{TTL: ttl, ReleaseTimeout: time.Minute})
@@ -216,7 +224,8 @@ func TestKeepalivesOfAThousand(t *testing.T) {
 	guards := make([]*locker.Guard[struct{}], holds)
 	start := time.Now()
 	for i := range guards {
-		time.Sleep(time.Until(start.Add(ttl / 3 * time.Duration(i) / holds))) // spread over the interval of renewals
+		// Spread over the interval of renewals.
+		time.Sleep(time.Until(start.Add(ttl / 3 * time.Duration(i) / holds)))
 		if guards[i], err = l.Lock(t.Context(), key(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +239,8 @@ func TestKeepalivesOfAThousand(t *testing.T) {
 		}
 	}
 	took, sent := time.Since(began), keepalives.Load()-before
-	// One an interval, and what is not answered soon enough on a busy machine is sent up to three times, see asking.
+	// One an interval, and what is not answered soon enough on a busy machine is sent up to three
+	// times, see asking.
 	if most := 3 * (int64(took/(ttl/3)) + 1); sent > most || sent < 2 {
 		t.Errorf("%d keepalives in %v, want 2 to %d", sent, took, most)
 	}
@@ -299,7 +309,10 @@ func TestForgottenAttemptOnSharedLease(t *testing.T) {
 	alive, ghost := claim(key(t)), claim(key(t))
 	alive.TTL, ghost.TTL = 2*time.Second, 2*time.Second
 	acquired(t, b, alive)
-	proxy.Set(testserver.Fault{Mode: testserver.HoldReply, Match: testserver.Containing(escape(ghost.Key)), Next: 1})
+	proxy.Set(testserver.Fault{
+		Mode:  testserver.HoldReply,
+		Match: testserver.Containing(escape(ghost.Key)), Next: 1,
+	})
 	_, err := b.TryAcquire(quick(t, time.Second), ghost)
 	if backend.AnswerOf(err) != backend.Unknown {
 		t.Fatalf("TryAcquire without a reply = %v", err)
@@ -346,8 +359,8 @@ func TestRevokedLease(t *testing.T) {
 	}
 }
 
-// A question that a member does not answer is soon put to another, and now and then waited for longer, as
-// all may be slow. Where there is no other it is put once.
+// A question that a member does not answer is soon put to another, and now and then waited for
+// longer, as all may be slow. Where there is no other it is put once.
 func TestAskingHopsOn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		silent int // how many tries are not answered
@@ -372,7 +385,8 @@ func TestAskingHopsOn(t *testing.T) {
 					}
 					return 0, nil
 				})
-				if took := time.Since(began); tries != tc.tries || took != tc.took || (err == nil) != (tc.silent < tries) {
+				if took := time.Since(began); tries != tc.tries || took != tc.took ||
+					(err == nil) != (tc.silent < tries) {
 					t.Errorf("%d tries in %v: %v", tries, took, err)
 				}
 			})

@@ -25,7 +25,10 @@ import (
 func TestLimitsThatRace(t *testing.T) {
 	srv := testserver.Etcd(t)
 	see := client(t, srv.Addr())
-	backends := []*Backend{opened(t, at(srv.Addr())), opened(t, at(srv.Addr())), opened(t, at(srv.Addr()))}
+	backends := []*Backend{
+		opened(t, at(srv.Addr())), opened(t, at(srv.Addr())),
+		opened(t, at(srv.Addr())),
+	}
 	names := []string{key(t), key(t)}
 	var grants, mismatches atomic.Int64
 	few := func() bool { return grants.Load() < 50 || mismatches.Load() < 10 }
@@ -58,10 +61,12 @@ func TestLimitsThatRace(t *testing.T) {
 		})
 	}
 	for n := range 12 {
-		r := rand.New(rand.NewPCG(uint64(n), uint64(time.Now().UnixNano()))) //nolint:gosec // a test
+		//nolint:gosec // a test
+		r := rand.New(rand.NewPCG(uint64(n), uint64(time.Now().UnixNano())))
 		workers.Go(func() {
 			for goesOn() {
-				b, c := backends[r.IntN(len(backends))], heavy(names[r.IntN(len(names))], 5, 1+r.IntN(5))
+				b, c := backends[r.IntN(len(backends))], heavy(names[r.IntN(len(names))], 5,
+					1+r.IntN(5))
 				if r.IntN(2) == 0 {
 					c.Limit, c.Weight = 50, 10*c.Weight
 				}
@@ -90,12 +95,14 @@ func TestLimitsThatRace(t *testing.T) {
 	}
 	workers.Wait()
 	for _, name := range names { // whatever came last
-		_, err := see.Put(t.Context(), backends[0].scheme.paths(name).queue+"token", strconv.Itoa(1))
+		_, err := see.Put(t.Context(), backends[0].scheme.paths(name).queue+"token",
+			strconv.Itoa(1))
 		want(t, "Put", err, nil)
 	}
 	judges.Wait()
 	if few() {
-		t.Errorf("%d grants and %d refusals for another limit are too few to judge by", grants.Load(), mismatches.Load())
+		t.Errorf("%d grants and %d refusals for another limit are too few to judge by",
+			grants.Load(), mismatches.Load())
 	}
 }
 
@@ -111,6 +118,7 @@ func judgeLimits(t *testing.T, q *queue) {
 		}
 	}
 	if len(limits) > 1 || len(limits) == 1 && sum > limits[0] {
-		t.Errorf("revision %d: permits of the limits %v are in one queue, and %d are held", q.revision, limits, sum)
+		t.Errorf("revision %d: permits of the limits %v are in one queue, and %d are held",
+			q.revision, limits, sum)
 	}
 }

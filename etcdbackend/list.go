@@ -34,12 +34,14 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 			var names []string
 			var next string
 			err := b.verb(ctx, prefix, func(ctx context.Context) error {
-				reply, err := b.get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(listPage))
+				reply, err := b.get(ctx, from, clientv3.WithRange(end),
+					clientv3.WithLimit(listPage))
 				if err != nil {
 					return err
 				}
 				for _, kv := range reply.Kvs {
-					if name, ok := b.scheme.name(string(kv.Key)); ok && name != "" && name != last && kv.Lease != 0 {
+					if name, ok := b.scheme.name(string(kv.Key)); ok && name != "" &&
+						name != last && kv.Lease != 0 {
 						last = name
 						names = append(names, name)
 					}
@@ -58,7 +60,8 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 					})
 				}
 				for i, state := range states {
-					if (state.Holders != nil || state.Waiters != nil) && !yield(backend.Listed{Key: some[i], State: state}, nil) {
+					if (state.Holders != nil || state.Waiters != nil) &&
+						!yield(backend.Listed{Key: some[i], State: state}, nil) {
 						return
 					}
 				}
@@ -92,7 +95,9 @@ func (b *Backend) states(ctx context.Context, names []string) ([]backend.State, 
 
 // ForceRelease ends a hold whoever holds it, as [backend.Backend] says. In [Etcdctl] the hold of a
 // peer is an error that is [errors.ErrUnsupported]: it would not learn of it.
-func (b *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+func (b *Backend) ForceRelease(ctx context.Context, key string,
+	token uint64,
+) (backend.Holder, error) {
 	return backend.ForceReleaseBy(ctx, b, key, token)
 }
 

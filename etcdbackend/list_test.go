@@ -37,7 +37,8 @@ func TestListManyLocks(t *testing.T) {
 					t.Error(err)
 				}
 				for range 2 {
-					if _, err := holders.TryAcquire(t.Context(), inLine(name(i))); backend.AnswerOf(err) != backend.No {
+					if _, err := holders.TryAcquire(t.Context(),
+						inLine(name(i))); backend.AnswerOf(err) != backend.No {
 						t.Error(err)
 					}
 				}
@@ -54,11 +55,12 @@ func TestListManyLocks(t *testing.T) {
 		}
 		names = append(names, l.Key)
 	}
-	if len(names) != locks || !slices.IsSorted(names) || names[0] != name(0) || names[locks-1] != name(locks-1) {
+	if len(names) != locks || !slices.IsSorted(names) || names[0] != name(0) ||
+		names[locks-1] != name(locks-1) {
 		t.Errorf("%d locks: %.100q", len(names), names)
 	}
-	// Three pages of entries, a request for each hundred locks, and one for how long their lease runs;
-	// on a busy machine some are sent again.
+	// Three pages of entries, a request for each hundred locks, and one for how long their lease
+	// runs; on a busy machine some are sent again.
 	if n := requests.Load(); n > locks/8 {
 		t.Errorf("%d requests", n)
 	}

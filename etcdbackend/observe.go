@@ -73,7 +73,8 @@ func (b *Backend) observeOnce(
 	stream := b.streams.Load()
 	ctx, cancel := context.WithCancel(watching(ctx, stream))
 	defer cancel()
-	events := b.client.Watch(ctx, p.queue, clientv3.WithRange(p.end()), clientv3.WithRev(q.revision+1))
+	events := b.client.Watch(ctx, p.queue, clientv3.WithRange(p.end()),
+		clientv3.WithRev(q.revision+1))
 	tick := time.NewTicker(backend.SlowLook)
 	defer tick.Stop()
 	for suspect := int64(0); ; {
@@ -139,7 +140,8 @@ func (q *queue) apply(p paths, e *clientv3.Event) error {
 			q.counter = counter{}
 		}
 		gone := func(o *entry) bool { return o.key == key }
-		q.entries, q.shadows = slices.DeleteFunc(q.entries, gone), slices.DeleteFunc(q.shadows, gone)
+		q.entries = slices.DeleteFunc(q.entries, gone)
+		q.shadows = slices.DeleteFunc(q.shadows, gone)
 		return nil
 	}
 	one, err := p.read(q.revision, q.term, []*mvccpb.KeyValue{e.Kv})

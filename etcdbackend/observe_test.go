@@ -63,7 +63,9 @@ type deafWatcher struct {
 	watches atomic.Int64
 }
 
-func (w *deafWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+func (w *deafWatcher) Watch(ctx context.Context, key string,
+	opts ...clientv3.OpOption,
+) clientv3.WatchChan {
 	if w.watches.Add(1) == 1 {
 		return make(clientv3.WatchChan)
 	}

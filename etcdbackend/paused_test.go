@@ -19,10 +19,10 @@ import (
 // pausedTTL is what the pauses of a leader are long or short against: its lease is a third longer.
 const pausedTTL = 6 * time.Second
 
-// A leader that is stopped, as with the machine it runs on, is replaced, and believes for a moment to
-// lead when it goes on: by its clock the leases of all who renewed them with its successor are over.
-// Nobody is told to hold what another is granted, not for a millisecond, and tokens rise; and whoever
-// waits comes to hold when the holders go.
+// A leader that is stopped, as with the machine it runs on, is replaced, and believes for a moment
+// to lead when it goes on: by its clock the leases of all who renewed them with its successor are
+// over. Nobody is told to hold what another is granted, not for a millisecond, and tokens rise; and
+// whoever waits comes to hold when the holders go.
 //
 // covers: X5, X20
 func TestLeaderPaused(t *testing.T) {
@@ -60,9 +60,9 @@ func TestLeaderPaused(t *testing.T) {
 	}
 }
 
-// A pausing is a cluster with believers at work, on locks of two layouts, and with more leases than a
-// leader ends at a time. Those who hold do so until they are told to give up, or have lost the lock, and
-// then ask for it again.
+// A pausing is a cluster with believers at work, on locks of two layouts, and with more leases than
+// a leader ends at a time. Those who hold do so until they are told to give up, or have lost the
+// lock, and then ask for it again.
 type pausing struct {
 	set     *testserver.EtcdSet
 	start   time.Time
@@ -89,14 +89,18 @@ func believe(t *testing.T, set *testserver.EtcdSet) *pausing {
 	t.Helper()
 	cfg := patient
 	cfg.TTL, cfg.StoreTimeout = pausedTTL, time.Minute
-	p := &pausing{set: set, start: time.Now(), logs: map[int]*history.Log{}, giveUp: make(chan struct{})}
+	p := &pausing{
+		set: set, start: time.Now(), logs: map[int]*history.Log{},
+		giveUp: make(chan struct{}),
+	}
 	var first, then []part // the holders, and those who would like to be
 	waitedFor := map[Layout][]string{}
 	const locks, readers, limit = 8, 16, 2
 	for _, layout := range []Layout{Native, Etcdctl} {
 		raw := as(set) + "?layout=" + string(layout)
 		newcomers := lockers(t, cfg, raw)[0]
-		own := func(one part) part { // a client has one lease for all its holds, so each has a client
+		// A client has one lease for all its holds, so each has a client.
+		own := func(one part) part {
 			one.locker = lockers(t, cfg, raw)[0]
 			return one
 		}
@@ -115,7 +119,10 @@ func believe(t *testing.T, set *testserver.EtcdSet) *pausing {
 		writer := part{key: key(t), capacity: readers, weight: readers}
 		reader := writer
 		reader.weight, reader.options = 1, []locker.Option{locker.Shared()}
-		permit := part{key: key(t), capacity: limit, weight: 1, options: []locker.Option{locker.Permit(limit)}}
+		permit := part{
+			key: key(t), capacity: limit, weight: 1,
+			options: []locker.Option{locker.Permit(limit)},
+		}
 		first = append(first, own(reader), own(reader), own(permit), own(permit))
 		then = append(then, own(writer), try(writer), try(reader), own(permit), try(permit))
 		waitedFor[layout] = append(waitedFor[layout], writer.key, permit.key)
@@ -189,7 +196,10 @@ func (p *pausing) work(t *testing.T, one part, name string) {
 // hold looks every 2 ms whether the guard is good, until it is not or it is time to give up, and
 // records from when to when it was. Exact to the moment: the end is when it was last asked for.
 func (p *pausing) hold(g *locker.Guard[struct{}], one part, name string) {
-	e := history.Event{Worker: name, Key: one.key, Token: g.Hold().Token, Weight: one.weight, Start: time.Since(p.start)}
+	e := history.Event{
+		Worker: name, Key: one.key, Token: g.Hold().Token, Weight: one.weight,
+		Start: time.Since(p.start),
+	}
 	p.held.Add(1)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -219,12 +229,13 @@ func (p *pausing) pause(t *testing.T, d time.Duration) {
 	time.Sleep(d)
 	lost := p.lost.Load()
 	leader.Cont()
-	p.paused += fmt.Sprintf("%d holds were lost while the leader was stopped for %v. ", lost-before, d)
+	p.paused += fmt.Sprintf("%d holds were lost while the leader was stopped for %v. ", lost-before,
+		d)
 }
 
-// settle gives what the leader does when it goes on the time to show. It ends leases, sixteen at a time,
-// and may have to give the first of these up, which takes it six seconds; a hold whose lease is gone
-// learns of it by its next renewal, after a third of the TTL.
+// settle gives what the leader does when it goes on the time to show. It ends leases, sixteen at a
+// time, and may have to give the first of these up, which takes it six seconds; a hold whose lease
+// is gone learns of it by its next renewal, after a third of the TTL.
 func (p *pausing) settle() {
 	time.Sleep(6*time.Second + 2*pausedTTL/3)
 }

@@ -67,7 +67,8 @@ func locked(t *testing.T, l *locker.Client[struct{}], key string) *locker.Guard[
 func TestPeerNestedNames(t *testing.T) {
 	srv := testserver.Etcd(t)
 	c := client(t, srv.Addr())
-	one, all := concurrency.NewMutex(session(t, c), "jobs/1"), concurrency.NewMutex(session(t, c), "jobs")
+	one, all := concurrency.NewMutex(session(t, c), "jobs/1"), concurrency.NewMutex(session(t, c),
+		"jobs")
 	want(t, "peer: Lock of jobs/1", one.Lock(t.Context()), nil)
 	if err := all.TryLock(t.Context()); !errors.Is(err, concurrency.ErrLocked) {
 		t.Errorf("peer: TryLock of jobs = %v: it no longer waits for jobs/1", err)
@@ -125,8 +126,8 @@ func TestPeerDeletedKey(t *testing.T) {
 	}
 }
 
-// An attempt whose reply is lost leaves nothing behind while the client lives; the peer's keeps the lock for as
-// long as its session.
+// An attempt whose reply is lost leaves nothing behind while the client lives; the peer's keeps the
+// lock for as long as its session.
 //
 // covers: A2, A4, X10, X11
 func TestPeerGhostKey(t *testing.T) {
@@ -136,14 +137,19 @@ func TestPeerGhostKey(t *testing.T) {
 	direct := client(t, srv.Addr())
 	lost := func(key string, lock func(ctx context.Context) error) {
 		t.Helper()
-		proxy.Set(testserver.Fault{Mode: testserver.HoldReply, Match: testserver.Containing(key), Next: 1})
+		proxy.Set(testserver.Fault{
+			Mode: testserver.HoldReply, Match: testserver.Containing(key),
+			Next: 1,
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		gaveUp := make(chan error, 1)
 		go func() { gaveUp <- lock(ctx) }()
 		eventually(t, "the request to be executed", func() error {
 			all, err := direct.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
-			if err == nil && !slices.ContainsFunc(all.Kvs, func(kv *mvccpb.KeyValue) bool { return strings.Contains(string(kv.Key), key) }) {
+			if err == nil && !slices.ContainsFunc(all.Kvs, func(kv *mvccpb.KeyValue) bool {
+				return strings.Contains(string(kv.Key), key)
+			}) {
 				err = errors.New("there is no entry")
 			}
 			return err
@@ -166,7 +172,8 @@ func TestPeerGhostKey(t *testing.T) {
 	})
 	g := locked(t, ours[1], "our-key")
 	want(t, "Unlock", g.Unlock(), nil)
-	if err := concurrency.NewMutex(session(t, client(t, srv.Addr())), "peer-key").TryLock(t.Context()); !errors.Is(err, concurrency.ErrLocked) {
+	if err := concurrency.NewMutex(session(t, client(t, srv.Addr())),
+		"peer-key").TryLock(t.Context()); !errors.Is(err, concurrency.ErrLocked) {
 		t.Errorf("peer: TryLock beside a ghost = %v: it no longer leaves one", err)
 	}
 	want(t, "Unlock of the other", keep.Unlock(), nil)
@@ -184,7 +191,8 @@ func TestPeerStaleUnlock(t *testing.T) {
 	want(t, "peer: Unlock", old.Unlock(t.Context()), nil)
 	want(t, "peer: Lock by the next", fresh.Lock(t.Context()), nil)
 	want(t, "peer: stale Unlock", stale.Unlock(t.Context()), nil)
-	if err := concurrency.NewMutex(session(t, client(t, srv.Addr())), "k").TryLock(t.Context()); err != nil {
+	if err := concurrency.NewMutex(session(t, client(t, srv.Addr())),
+		"k").TryLock(t.Context()); err != nil {
 		t.Errorf("peer: TryLock = %v: a stale Unlock no longer deletes the next hold", err)
 	}
 

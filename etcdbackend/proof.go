@@ -28,7 +28,9 @@ import (
 // entry ends with the release and with its lease, and no other one ever has its create revision. So
 // at the revision at which the transaction writes, its holder is the last one. The read only finds
 // the entry's name; one from the past would do no harm.
-func (b *Backend) Proof(ctx context.Context, key string, token uint64) (proof clientv3.Cmp, err error) {
+func (b *Backend) Proof(ctx context.Context, key string,
+	token uint64,
+) (proof clientv3.Cmp, err error) {
 	if err := backend.ValidateKey(key); err != nil {
 		return proof, err
 	}
@@ -37,7 +39,9 @@ func (b *Backend) Proof(ctx context.Context, key string, token uint64) (proof cl
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(q.entries, func(e *entry) bool { return e.granted && e.shadowed == "" && e.owns(token) })
+		i := slices.IndexFunc(q.entries, func(e *entry) bool {
+			return e.granted && e.shadowed == "" && e.owns(token)
+		})
 		if i < 0 {
 			return fmt.Errorf("%w: no hold has token %d", backend.ErrLost, token)
 		}

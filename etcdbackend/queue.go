@@ -27,16 +27,17 @@ func Revision(token uint64) int64 { return int64(token >> tokenShift) }
 
 // A record is an entry's value, in JSON.
 type record struct {
-	Owner     string       `json:"owner"`
-	Hold      string       `json:"hold,omitempty"` // of a re-entrant owner
-	Reentrant bool         `json:"reentrant,omitempty"`
-	Token     uint64       `json:"token,omitempty"`   // if it is that of another entry
-	Min       uint64       `json:"min,omitempty"`     // least token of the entry, see counter
-	Reserve   int          `json:"reserve,omitempty"` // how many tokens it has, 0 for one
-	Held      bool         `json:"held,omitempty"`    // written by a claim that held, for its TTL
-	Lease     int64        `json:"lease,omitempty"`   // length of the lease in seconds
-	Term      uint64       `json:"term,omitempty"`    // the last raft term known before that was made
-	Meta      backend.Meta `json:"meta,omitzero"`
+	Owner     string `json:"owner"`
+	Hold      string `json:"hold,omitempty"` // of a re-entrant owner
+	Reentrant bool   `json:"reentrant,omitempty"`
+	Token     uint64 `json:"token,omitempty"`   // if it is that of another entry
+	Min       uint64 `json:"min,omitempty"`     // least token of the entry, see counter
+	Reserve   int    `json:"reserve,omitempty"` // how many tokens it has, 0 for one
+	Held      bool   `json:"held,omitempty"`    // written by a claim that held, for its TTL
+	Lease     int64  `json:"lease,omitempty"`   // length of the lease in seconds
+	// the last raft term known before that was made
+	Term uint64       `json:"term,omitempty"`
+	Meta backend.Meta `json:"meta,omitzero"`
 
 	// Of a shadow: the entry's create revision, if it was there before the shadow, and whether the
 	// shadow is on a lease that ends it.
@@ -80,7 +81,8 @@ func (e *entry) token() uint64 {
 
 // owns reports whether token is one of those that the entry was granted.
 func (e *entry) owns(token uint64) bool {
-	return token-e.token() < uint64(max(1, e.Reserve)) //nolint:gosec // validated; safeguard: etcd-proof-own
+	//nolint:gosec // validated
+	return token-e.token() < uint64(max(1, e.Reserve)) // safeguard: etcd-proof-own
 }
 
 // A counter keeps the tokens of a key rising after one was raised above its create revision
@@ -132,8 +134,8 @@ func (e *entry) mode() backend.Mode {
 //
 // Capacity: at any revision the entries that hold are one exclusive, or those of one re-entrant
 // owner, or any number of shared ones, or permits of one limit whose weights add up to no more. An
-// entry leaves only when it is released, or when its lease has ended and nobody believes in it any more,
-// see shadow.go.
+// entry leaves only when it is released, or when its lease has ended and nobody believes in it any
+// more, see shadow.go.
 //
 // Permits fit as long as the weights up to and with the entry are within the limit. That sum
 // changes only when an entry before it is deleted, and then it falls: so a permit moves forward
@@ -176,7 +178,8 @@ func (p paths) read(revision int64, term uint64, kvs []*mvccpb.KeyValue) (*queue
 
 func (p paths) parse(kv *mvccpb.KeyValue) (*entry, error) {
 	e := &entry{
-		key: string(kv.Key), attached: kv.Lease, created: kv.CreateRevision, modified: kv.ModRevision,
+		key: string(kv.Key), attached: kv.Lease, created: kv.CreateRevision,
+		modified: kv.ModRevision,
 	}
 	name := e.key
 	rest, shadow := strings.CutPrefix(e.key, p.shadows())
@@ -189,7 +192,8 @@ func (p paths) parse(kv *mvccpb.KeyValue) (*entry, error) {
 		return nil, fmt.Errorf("%w: etcd key %q", backend.ErrForeign, e.key)
 	}
 	if e.attached == 0 {
-		return nil, fmt.Errorf("%w: etcd key %q has no lease: nothing ends it", backend.ErrForeign, e.key)
+		return nil, fmt.Errorf("%w: etcd key %q has no lease: nothing ends it", backend.ErrForeign,
+			e.key)
 	}
 	// In Etcdctl a peer's entry has no value.
 	if err := json.Unmarshal(kv.Value, &e.record); err != nil && (!p.etcdctl || shadow) {
@@ -279,7 +283,8 @@ func (q *queue) heldWith(e *entry) (held bool, told backend.Released) {
 	}
 	before.settle()
 	for _, other := range before.entries {
-		if told.Waiting = max(told.Waiting, other.position); other.position == 1 { // safeguard: etcd-waited
+		// safeguard: etcd-waited
+		if told.Waiting = max(told.Waiting, other.position); other.position == 1 {
 			told.Next = other.Meta
 		}
 	}
@@ -333,8 +338,9 @@ func (q *queue) token() (last uint64) {
 // that waits behind others is not told when to ask.
 //
 // Token is for the test of a wake-up, see [backend.Wake]. The queue forgets grants that ended, so
-// a claim that waits in it is told the last token before its own entry: all that were granted until now are
-// not above it, also those of its own earlier entries, and the one that its entry will have is.
+// a claim that waits in it is told the last token before its own entry: all that were granted until
+// now are not above it, also those of its own earlier entries, and the one that its entry will have
+// is.
 func (q *queue) refusal(own *entry) error {
 	held := &backend.HeldError{}
 	if own != nil {
@@ -390,8 +396,8 @@ func (b *Backend) state(
 	}), nil
 }
 
-// remaining asks for how long a lease still runs, rounded down to seconds, negative if it has ended; and of
-// how long it is.
+// remaining asks for how long a lease still runs, rounded down to seconds, negative if it has
+// ended; and of how long it is.
 func (b *Backend) remaining(ctx context.Context, lease int64) (left, of time.Duration, err error) {
 	told, _, err := resending(ctx, b.resendAfter(),
 		func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {

@@ -37,7 +37,8 @@ func dial(t testing.TB, url string) backend.Backend {
 func etcds(t *testing.T, n int) (addrs []string) {
 	for range n {
 		addrs = append(addrs, testserver.Etcd(t, testserver.WithArgs(
-			"--initial-advertise-peer-urls", "http://localhost:2380", "--initial-cluster", "m0=http://localhost:2380",
+			"--initial-advertise-peer-urls", "http://localhost:2380", "--initial-cluster",
+			"m0=http://localhost:2380",
 		)).Addr())
 	}
 	return addrs
@@ -72,7 +73,10 @@ func TestQuorumListedTwice(t *testing.T) {
 		_ = q.Close()
 	}
 	want(t, "Open with a server listed twice, by another name", err, backend.ErrUnsafe)
-	nodes := []backend.Backend{dial(t, "etcd://"+a[0]), dial(t, "etcd://"+spelled), dial(t, "etcd://"+a[1])}
+	nodes := []backend.Backend{
+		dial(t, "etcd://"+a[0]), dial(t, "etcd://"+spelled),
+		dial(t, "etcd://"+a[1]),
+	}
 	_, err = redlock.New(nodes, redlock.Config{})
 	want(t, "New with a server listed twice", err, backend.ErrUnsafe)
 	for _, n := range nodes {
@@ -98,7 +102,8 @@ func TestQuorumConformance(t *testing.T) {
 		t.Skip("the suite on real servers")
 	}
 	t.Parallel()
-	nodes := url.Values{"node": {testserver.Redis(t).URL()}, "node-timeout": {"5s"}} // the machine may be busy
+	// The machine may be busy.
+	nodes := url.Values{"node": {testserver.Redis(t).URL()}, "node-timeout": {"5s"}}
 	for _, addr := range etcds(t, 2) {
 		nodes.Add("node", "etcd://"+addr)
 	}
@@ -142,7 +147,10 @@ func TestQuorumTokensRise(t *testing.T) {
 	key := t.Name()
 	voters := []*voter{{Backend: dial(t, server.URL()), wipe: func() { server.MustDo("FLUSHALL") }}}
 	for _, addr := range etcds(t, 2) {
-		client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()})
+		client, err := clientv3.New(clientv3.Config{
+			Endpoints: []string{addr},
+			Logger:    zap.NewNop(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +160,8 @@ func TestQuorumTokensRise(t *testing.T) {
 			t.Fatal(err)
 		}
 		voters = append(voters, &voter{Backend: b, wipe: func() {
-			if _, err := client.Delete(t.Context(), "holdfast/"+key+"/", clientv3.WithPrefix()); err != nil {
+			if _, err := client.Delete(t.Context(), "holdfast/"+key+"/",
+				clientv3.WithPrefix()); err != nil {
 				t.Error(err)
 			}
 		}})
@@ -216,5 +225,6 @@ func TestQuorumOfEtcdctlHasNoTokens(t *testing.T) {
 	nodes.Add("node", "etcd://"+etcds(t, 1)[0]+"?layout=etcdctl")
 	b := dial(t, "redlock://?"+nodes.Encode())
 	defer b.Close()
-	want(t, "tokens", b.Capabilities().Missing(backend.Capabilities{Fencing: true}), errors.ErrUnsupported)
+	want(t, "tokens", b.Capabilities().Missing(backend.Capabilities{Fencing: true}),
+		errors.ErrUnsupported)
 }

@@ -76,8 +76,8 @@ func TestNobodyBelievesBeforeTheKeepalive(t *testing.T) {
 	}
 }
 
-// A keepalive that is refused is no answer to the claim whose entry it is for: that holds, or waits, and is to be
-// released.
+// A keepalive that is refused is no answer to the claim whose entry it is for: that holds, or
+// waits, and is to be released.
 //
 // covers: B8
 func TestClaimWhoseKeepaliveIsRefused(t *testing.T) {
@@ -94,8 +94,14 @@ func TestClaimWhoseKeepaliveIsRefused(t *testing.T) {
 	first.TTL = short
 	acquired(t, b, first)
 	for what, acquire := range map[string]func(...backend.Claim) error{
-		"TryAcquire":    func(all ...backend.Claim) error { _, err := b.TryAcquire(t.Context(), all[0]); return err },
-		"TryAcquireAll": func(all ...backend.Claim) error { _, err := b.TryAcquireAll(t.Context(), all); return err },
+		"TryAcquire": func(all ...backend.Claim) error {
+			_, err := b.TryAcquire(t.Context(), all[0])
+			return err
+		},
+		"TryAcquireAll": func(all ...backend.Claim) error {
+			_, err := b.TryAcquireAll(t.Context(), all)
+			return err
+		},
 	} {
 		all := claims(t, 2)
 		for i := range all {
@@ -117,7 +123,8 @@ func TestClaimWhoseKeepaliveIsRefused(t *testing.T) {
 	}
 	refused.Store(false)
 	want(t, "Release of what waits", storetest.Release(t.Context(), b, waits), backend.ErrLost)
-	if reply, err := c.Get(t.Context(), b.scheme.paths(first.Key).queue+"x/", prefixOnly...); err != nil || reply.Count != 1 {
+	if reply, err := c.Get(t.Context(), b.scheme.paths(first.Key).queue+"x/",
+		prefixOnly...); err != nil || reply.Count != 1 {
 		t.Errorf("%d entries, %v, want the holder's", reply.Count, err)
 	}
 }
@@ -151,7 +158,8 @@ func TestBackWhileRemoved(t *testing.T) {
 				b, _ = tap{
 					before: func(req any) {
 						txn, ok := req.(*etcdserverpb.TxnRequest)
-						if ok && moment == "deletion" && len(txn.Success) == 2 && txn.Success[0].GetRequestDeleteRange() != nil {
+						if ok && moment == "deletion" && len(txn.Success) == 2 &&
+							txn.Success[0].GetRequestDeleteRange() != nil {
 							comeBack()
 						}
 					},
@@ -227,7 +235,9 @@ func TestStaleReadGrantsNothing(t *testing.T) {
 	const holders = "/holders.1"
 	b, _ := tap{after: func(reply any) {
 		if r, ok := reply.(*etcdserverpb.RangeResponse); ok && stale.Load() && len(r.Kvs) > 1 {
-			r.Kvs = slices.DeleteFunc(r.Kvs, func(kv *mvccpb.KeyValue) bool { return strings.HasSuffix(string(kv.Key), holders) })
+			r.Kvs = slices.DeleteFunc(r.Kvs, func(kv *mvccpb.KeyValue) bool {
+				return strings.HasSuffix(string(kv.Key), holders)
+			})
 		}
 	}}.through(t, srv.Addr(), Config{})
 	other := opened(t, at(srv.Addr()))
@@ -299,9 +309,14 @@ func TestReentryAheadOfTheQueue(t *testing.T) {
 func TestObserve(t *testing.T) {
 	b := on(t, client(t, "127.0.0.1:1"), Config{})
 	p := b.scheme.paths("k")
-	read := func(revision int64, entries ...*entry) *queue { return &queue{revision: revision, entries: entries} }
+	read := func(revision int64, entries ...*entry) *queue {
+		return &queue{revision: revision, entries: entries}
+	}
 	at := func(key string, created int64) *entry {
-		return &entry{key: key, created: created, modified: created, kind: kind{class: exclusive}, record: record{Owner: key}}
+		return &entry{
+			key: key, created: created, modified: created, kind: kind{class: exclusive},
+			record: record{Owner: key},
+		}
 	}
 	wake, leave := b.hub.Enter("topic")
 	defer leave()
@@ -355,12 +370,15 @@ func TestObserve(t *testing.T) {
 func TestResentPutAfterRelease(t *testing.T) {
 	srv := testserver.Etcd(t)
 	var put atomic.Pointer[etcdserverpb.TxnRequest]
-	b, c := tapped(t, srv.Addr(), func(txn *etcdserverpb.TxnRequest) { put.CompareAndSwap(nil, txn) })
+	b, c := tapped(t, srv.Addr(), func(txn *etcdserverpb.TxnRequest) {
+		put.CompareAndSwap(nil, txn)
+	})
 	held := claim(key(t))
 	held.NoneInFlight = true
 	acquired(t, b, held)
 	b.mu.Lock()
-	b.claims[b.scheme.paths(held.Key).topic(held.ID())].putPending = true // as after a resent request
+	// As after a resent request.
+	b.claims[b.scheme.paths(held.Key).topic(held.ID())].putPending = true
 	b.mu.Unlock()
 	want(t, "Release", storetest.Release(t.Context(), b, held), nil)
 	reply, err := etcdserverpb.NewKVClient(c.ActiveConnection()).Txn(t.Context(), put.Load())
@@ -369,8 +387,8 @@ func TestResentPutAfterRelease(t *testing.T) {
 	}
 }
 
-// losing returns a backend with two members, as far as it knows. Once lost is set, the answer to the next transaction
-// is lost, and the transaction made again at the other one.
+// losing returns a backend with two members, as far as it knows. Once lost is set, the answer to
+// the next transaction is lost, and the transaction made again at the other one.
 func losing(t *testing.T) (b *Backend, c *clientv3.Client, lost *atomic.Bool) {
 	srv := testserver.Etcd(t)
 	lost = new(atomic.Bool)
@@ -391,25 +409,30 @@ func TestReleaseThatIsMadeAgain(t *testing.T) {
 	held := claim(key(t))
 	acquired(t, b, held)
 	lost.Store(true)
-	if _, err := b.Release(t.Context(), held); lost.Load() || backend.AnswerOf(err) != backend.Unknown {
+	if _, err := b.Release(t.Context(), held); lost.Load() ||
+		backend.AnswerOf(err) != backend.Unknown {
 		t.Errorf("Release = %v, want that nobody knows", err)
 	}
 	want(t, "Release of what is over", storetest.Release(t.Context(), b, held), backend.ErrLost)
 }
 
-// A hasty proxy has less patience than the client gave it: of some transactions that compare it says that
-// their time is over, when etcd has made them.
+// A hasty proxy has less patience than the client gave it: of some transactions that compare it
+// says that their time is over, when etcd has made them.
 type hasty struct {
 	etcdserverpb.UnimplementedKVServer
 	kv   etcdserverpb.KVClient
 	over atomic.Int64 // so many of the next ones
 }
 
-func (h *hasty) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
+func (h *hasty) Range(ctx context.Context,
+	r *etcdserverpb.RangeRequest,
+) (*etcdserverpb.RangeResponse, error) {
 	return h.kv.Range(ctx, r)
 }
 
-func (h *hasty) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+func (h *hasty) Txn(ctx context.Context,
+	r *etcdserverpb.TxnRequest,
+) (*etcdserverpb.TxnResponse, error) {
 	reply, err := h.kv.Txn(ctx, r)
 	if len(r.Compare) > 0 && h.over.Add(-1) >= 0 {
 		return nil, status.Error(codes.DeadlineExceeded, "upstream request timeout")
@@ -417,8 +440,8 @@ func (h *hasty) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserve
 	return reply, err
 }
 
-// A proxy that gives up early knows no more than we do. etcd's client would make the transaction again by
-// itself, find the hold gone, and call a release lost that was made.
+// A proxy that gives up early knows no more than we do. etcd's client would make the transaction
+// again by itself, find the hold gone, and call a release lost that was made.
 //
 // covers: C4
 func TestReleaseThroughAHastyProxy(t *testing.T) {
@@ -434,7 +457,8 @@ func TestReleaseThroughAHastyProxy(t *testing.T) {
 	acquired(t, opened(t, at(srv.Addr())), held)
 	h.over.Store(1)
 	held.NoneInFlight = true // else it would ask for a lease, which is none of the proxy's
-	if _, err := b.Release(t.Context(), held); h.over.Load() > 0 || backend.AnswerOf(err) != backend.Unknown {
+	if _, err := b.Release(t.Context(), held); h.over.Load() > 0 ||
+		backend.AnswerOf(err) != backend.Unknown {
 		t.Errorf("Release = %v, want that nobody knows", err)
 	}
 	want(t, "Release of what is over", storetest.Release(t.Context(), b, held), backend.ErrLost)
@@ -456,7 +480,8 @@ func TestQueueChangesBeforeTheWrite(t *testing.T) {
 	other := opened(t, at(srv.Addr()))
 
 	reader, late, writer := claim(key(t)), claim(""), inLine("")
-	reader.Mode, late.Mode, late.Key, writer.Key = backend.Shared, backend.Shared, reader.Key, reader.Key
+	reader.Mode, late.Mode, late.Key, writer.Key = backend.Shared, backend.Shared, reader.Key,
+		reader.Key
 	acquired(t, other, reader)
 	meanwhile = func() { enqueued(t, other, writer, 1) }
 	armed.Store(true)
@@ -480,7 +505,8 @@ func TestQueueChangesBeforeTheWrite(t *testing.T) {
 	want(t, "entering again when the first hold is over", err, backend.ErrHeld)
 	want(t, "Renew by the next", other.Renew(t.Context(), next), nil)
 
-	holder, first, next, second := claim(key(t)), inLine(""), inLine(""), inLine("") // and from the queue
+	// And from the queue.
+	holder, first, next, second := claim(key(t)), inLine(""), inLine(""), inLine("")
 	for _, c := range []*backend.Claim{&first, &next, &second} {
 		c.Key = holder.Key
 	}
@@ -523,8 +549,8 @@ func TestRenewalMovesTheEntry(t *testing.T) {
 	}
 }
 
-// A heartbeat is answered while the turn of its claim is being proved: the grant is not handed over,
-// as it would be counted from that heartbeat, and the lease is not.
+// A heartbeat is answered while the turn of its claim is being proved: the grant is not handed
+// over, as it would be counted from that heartbeat, and the lease is not.
 //
 // covers: B3
 func TestProofBesideAnAnsweredHeartbeat(t *testing.T) {

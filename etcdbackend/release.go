@@ -62,16 +62,19 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) (told backend.Re
 	lc := b.claims[r.paths.topic(c.ID())]
 	inFlight := !c.NoneInFlight
 	if lc != nil {
-		inFlight = inFlight || lc.putPending // what we resent, the caller knows nothing of; safeguard: etcd-release-pending
+		// What we resent, the caller knows nothing of. safeguard: etcd-release-pending
+		inFlight = inFlight || lc.putPending
 		r.entry, r.sure = lc.entry, lc.holds() && !lc.putPending
 	}
 	b.mu.Unlock()
 	if inFlight {
-		on, err := b.lastingLease(ctx, &b.tombstones, 2*min(max(c.TTL, 0), backend.MaxTTL)+orphanTime)
+		on, err := b.lastingLease(ctx, &b.tombstones,
+			2*min(max(c.TTL, 0), backend.MaxTTL)+orphanTime)
 		if err != nil {
 			return told, err
 		}
-		r.tombstone = []clientv3.Op{clientv3.OpPut(r.paths.tombstone(c), "", clientv3.WithLease(on.id))}
+		r.tombstone = []clientv3.Op{clientv3.OpPut(r.paths.tombstone(c), "",
+			clientv3.WithLease(on.id))}
 	}
 	if r.leaves, err = r.toLeave(ctx, b); err != nil {
 		return told, err
@@ -103,7 +106,8 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) (told backend.Re
 	return told, backend.ErrLost
 }
 
-// toLeave is the writes of what the claim leaves for later holders: its state and its marks, but see ran.
+// toLeave is the writes of what the claim leaves for later holders: its state and its marks, but
+// see ran.
 func (r *release) toLeave(ctx context.Context, b *Backend) (writes []clientv3.Op, err error) {
 	if r.c.Save != nil {
 		writes = append(writes, clientv3.OpPut(r.paths.state(), string(r.c.Save)))
@@ -154,7 +158,8 @@ func (r *release) step(ctx context.Context, b *Backend) (more bool, err error) {
 	if saves {
 		then = slices.Concat(then, r.leaves, r.ran(e))
 	}
-	looks := !sure || time.Since(r.c.Meta.Since) >= backend.ShortHold // a quick pair has no use for it
+	// A quick pair has no use for it.
+	looks := !sure || time.Since(r.c.Meta.Since) >= backend.ShortHold
 	if looks {
 		look := r.paths.reads()
 		then, otherwise = slices.Concat(then, look), slices.Concat(otherwise, look)
@@ -184,14 +189,15 @@ func (r *release) step(ctx context.Context, b *Backend) (more bool, err error) {
 	return r.entry != nil, nil
 }
 
-// saves reports whether the next step is the one that leaves what the claim leaves: its entry holds, and
-// no earlier step has.
+// saves reports whether the next step is the one that leaves what the claim leaves: its entry
+// holds, and no earlier step has.
 func (r *release) saves() bool {
-	return r.entry != nil && r.entry.shadowed == "" && r.leaves != nil && !r.left && (r.entry.granted || r.sure)
+	return r.entry != nil && r.entry.shadowed == "" && r.leaves != nil && !r.left &&
+		(r.entry.granted || r.sure)
 }
 
-// deleted takes note of the entry that a step has deleted, if there was one: whether it held, by the queue
-// as of that step, and who waits behind it.
+// deleted takes note of the entry that a step has deleted, if there was one: whether it held, by
+// the queue as of that step, and who waits behind it.
 func (r *release) deleted(q *queue, e *entry, sure bool) {
 	if e == nil || e.shadowed != "" { // an orphan's hold had ended before
 		return

@@ -8,14 +8,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// TestReleaseReadsWhoWaited: a release reads the queue in its own transaction, so it costs no Raft entry
-// more, and not at all for a claim that is younger than ShortHold.
+// TestReleaseReadsWhoWaited: a release reads the queue in its own transaction, so it costs no Raft
+// entry more, and not at all for a claim that is younger than ShortHold.
 func TestReleaseReadsWhoWaited(t *testing.T) {
 	srv := testserver.Etcd(t)
 	c := client(t, srv.Addr())
 	b := on(t, c, Config{})
 	acquired(t, b, claim(key(t))) // makes the lease
-	release := func(age time.Duration, waits bool) (told backend.Released, entries uint64, was time.Duration) {
+	release := func(age time.Duration,
+		waits bool,
+	) (told backend.Released, entries uint64, was time.Duration) {
 		holder, waiter := claim(key(t)), inLine("")
 		holder.Meta.Since, holder.NoneInFlight = time.Now().Add(-age), true
 		waiter.Key, waiter.Meta.PID, waiter.NoneInFlight = holder.Key, 4711, true

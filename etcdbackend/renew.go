@@ -18,7 +18,9 @@ func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
 		return err
 	}
 	c.Load = false
-	return b.verb(ctx, c.Key, func(ctx context.Context) error { return b.renew(ctx, c, time.Now()) })
+	return b.verb(ctx, c.Key, func(ctx context.Context) error {
+		return b.renew(ctx, c, time.Now())
+	})
 }
 
 // renew extends a hold that this client made by a keepalive of the lease, and a look at the entry:
@@ -37,7 +39,8 @@ func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) er
 		b.mu.Unlock()
 		return b.adopt(ctx, c, sent)
 	case c.Save != nil,
-		lc.lease.ttl < c.TTL,                                   // it was handed over for a WaiterTTL
+		// it was handed over for a WaiterTTL
+		lc.lease.ttl < c.TTL,
 		lc.lease.lasts(sent) <= 0,                              // the server is late to end it
 		b.outdated(lc.lease),                                   // an earlier leader may end it
 		lc.shadow == nil, lc.shadow.lasts(sent) < lc.lease.ttl: // its shadow comes to its end
@@ -53,7 +56,8 @@ func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) er
 	switch {
 	case err != nil:
 		return err
-	case len(reply.Kvs) == 0 || reply.Kvs[0].CreateRevision != created: // safeguard: etcd-entry-there
+	// safeguard: etcd-entry-there
+	case len(reply.Kvs) == 0 || reply.Kvs[0].CreateRevision != created:
 		err = backend.ErrLost
 	case reply.Kvs[0].Lease != int64(l.id): // another client put it on a lease of its own
 		return b.adopt(ctx, c, sent)
@@ -106,7 +110,8 @@ func (b *Backend) move(
 			if w.least = c.MinToken; w.token != 0 {
 				w.token = c.MinToken
 			}
-			last := max(seen.last, c.MinToken+uint64(max(c.Reserve, own.Reserve, 1))-1) // safeguard: etcd-reserve-raised
+			// safeguard: etcd-reserve-raised
+			last := max(seen.last, c.MinToken+uint64(max(c.Reserve, own.Reserve, 1))-1)
 			if err := a.count(ctx, &w, seen, last); err != nil {
 				return err
 			}
@@ -135,7 +140,9 @@ func (b *Backend) move(
 // the queues, and by keepalives that they share with others. A claim that is in the queue by
 // another client, or with a shorter lease, is not said to wait, so that it repeats TryAcquire,
 // which writes.
-func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) (answers []error, err error) {
+func (b *Backend) Heartbeat(ctx context.Context,
+	claims []backend.Claim,
+) (answers []error, err error) {
 	if err := backend.ValidateHeartbeat(claims, b.Capabilities()); err != nil || len(claims) == 0 {
 		return nil, err
 	}

@@ -65,8 +65,8 @@ func inPairStalled(t *testing.T, test func(t *testing.T, b, other *Backend, kv *
 	})
 }
 
-// A waiter that was silent for its WaiterTTL comes back, and is let in, after its entry was found to be one
-// that nobody believes in, and before it is looked for to be removed: then it stays.
+// A waiter that was silent for its WaiterTTL comes back, and is let in, after its entry was found
+// to be one that nobody believes in, and before it is looked for to be removed: then it stays.
 //
 // covers: B3, B8, A4
 func TestBackBeforeTheLook(t *testing.T) {
@@ -100,8 +100,9 @@ func TestBackBeforeTheLook(t *testing.T) {
 	})
 }
 
-// A waiter's turn is proven, for its WaiterTTL, between the read and the write of its own attempt, which is
-// then not made. The attempt is granted a TTL only when its entry is on a lease that is as long.
+// A waiter's turn is proven, for its WaiterTTL, between the read and the write of its own attempt,
+// which is then not made. The attempt is granted a TTL only when its entry is on a lease that is as
+// long.
 //
 // covers: B3, W6
 func TestProofBetweenReadAndWrite(t *testing.T) {

@@ -20,7 +20,9 @@ import (
 
 // endEarly ends the lease of a hold as a leader does that was replaced (etcd #15247): a member that
 // starts again is a leader of the next term, and the lease, which it knows, is revoked.
-func endEarly(t *testing.T, srv *testserver.EtcdMember, c *clientv3.Client, b *Backend, hold backend.Claim) {
+func endEarly(t *testing.T, srv *testserver.EtcdMember, c *clientv3.Client, b *Backend,
+	hold backend.Claim,
+) {
 	t.Helper()
 	srv.Kill()
 	srv.Restart()
@@ -51,7 +53,9 @@ func TestEarlyEnd(t *testing.T) {
 		"etcdctl":   {Etcdctl, func(*backend.Claim) {}},
 		"shared":    {Native, func(c *backend.Claim) { c.Mode = backend.Shared }},
 		"permit":    {Native, func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 }},
-		"reentrant": {Native, func(c *backend.Claim) { c.Reentrant, c.Hold = true, backend.NewOwner() }},
+		"reentrant": {Native, func(c *backend.Claim) {
+			c.Reentrant, c.Hold = true, backend.NewOwner()
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +85,8 @@ func TestEarlyEnd(t *testing.T) {
 				_, fresh := other.TryAcquire(t.Context(), claim(hold.Key))
 				_, err := other.TryAcquire(t.Context(), waiter)
 				if early := time.Until(believed); early > 0 && (fresh == nil || err == nil) {
-					t.Fatalf("another was granted the lock %v before the hold's deadline: %v, %v", early, fresh, err)
+					t.Fatalf("another was granted the lock %v before the hold's deadline: %v, %v",
+						early, fresh, err)
 				}
 				return err
 			})
@@ -129,7 +134,8 @@ func TestRealEnd(t *testing.T) {
 func TestRenewalLeavesAnEarlierLeadersLease(t *testing.T) {
 	srv := testserver.Etcd(t)
 	c := client(t, srv.Addr())
-	b, other := on(t, c, Config{RequestTimeout: patience}), on(t, client(t, srv.Addr()), Config{RequestTimeout: patience})
+	b, other := on(t, c, Config{RequestTimeout: patience}), on(t, client(t, srv.Addr()),
+		Config{RequestTimeout: patience})
 	hold, waiter := claim(key(t)), inLine("")
 	waiter.Key = hold.Key
 	g := acquired(t, b, hold)
@@ -155,7 +161,8 @@ func TestRenewalLeavesAnEarlierLeadersLease(t *testing.T) {
 	}
 	want(t, "Renew", b.Renew(t.Context(), hold), nil)
 	var held *backend.HeldError
-	if _, err := other.TryAcquire(t.Context(), waiter); !errors.As(err, &held) || held.Position != 1 {
+	if _, err := other.TryAcquire(t.Context(), waiter); !errors.As(err, &held) ||
+		held.Position != 1 {
 		t.Errorf("who waits: %v", err)
 	}
 	want(t, "Release", storetest.Release(t.Context(), b, hold), nil)
@@ -197,8 +204,8 @@ func TestShadowIsMadeAnew(t *testing.T) {
 	want(t, "Release", storetest.Release(t.Context(), b, hold), nil)
 }
 
-// An orphan that goes while it is to be buried, as its claim is released, does not come back: it would be in the way of
-// everybody for the length of its lease.
+// An orphan that goes while it is to be buried, as its claim is released, does not come back: it
+// would be in the way of everybody for the length of its lease.
 //
 // covers: X20
 func TestOrphanThatGoesIsNotBuried(t *testing.T) {
@@ -237,8 +244,8 @@ func TestOrphanThatGoesIsNotBuried(t *testing.T) {
 	want(t, "Release", storetest.Release(t.Context(), other, next), nil)
 }
 
-// Orphans that are buried together are so for as long as the longest of their leases: the claim that has that one
-// believes in it.
+// Orphans that are buried together are so for as long as the longest of their leases: the claim
+// that has that one believes in it.
 //
 // covers: X20
 func TestOrphansOfUnequalLeases(t *testing.T) {
@@ -258,7 +265,8 @@ func TestOrphansOfUnequalLeases(t *testing.T) {
 		revoke(t, c, b, hold)
 	}
 	eventually(t, "a writer to be refused beside readers who believe", func() error {
-		if _, err := other.TryAcquire(t.Context(), claim(long.Key)); !errors.Is(err, backend.ErrHeld) {
+		if _, err := other.TryAcquire(t.Context(), claim(long.Key)); !errors.Is(err,
+			backend.ErrHeld) {
 			return fmt.Errorf("TryAcquire = %w", err)
 		}
 		return nil
@@ -300,15 +308,16 @@ func TestManyOrphans(t *testing.T) {
 	acquired(t, other, claim(permit.Key))
 }
 
-// A Put that was sent twice comes late, when the hold that it began has ended early. It does not make
-// an entry, which would hide the hold's shadow.
+// A Put that was sent twice comes late, when the hold that it began has ended early. It does not
+// make an entry, which would hide the hold's shadow.
 //
 // covers: X20, A4
 func TestLatePutHidesNoShadow(t *testing.T) {
 	srv := testserver.Etcd(t)
 	var put atomic.Pointer[etcdserverpb.TxnRequest]
 	b, c := tapped(t, srv.Addr(), func(txn *etcdserverpb.TxnRequest) {
-		if len(txn.Success) == 2 && txn.Success[0].GetRequestPut() != nil && txn.Success[1].GetRequestRange() != nil {
+		if len(txn.Success) == 2 && txn.Success[0].GetRequestPut() != nil &&
+			txn.Success[1].GetRequestRange() != nil {
 			put.CompareAndSwap(nil, txn) // in the queue
 		}
 	})
@@ -325,7 +334,8 @@ func TestLatePutHidesNoShadow(t *testing.T) {
 	}
 }
 
-// endEarly has a new leader elected, and the one before end the lease of b's claim c, in whose hold b believes.
+// endEarly has a new leader elected, and the one before end the lease of b's claim c, in whose hold
+// b believes.
 func (s *simEtcd) endEarly(b *Backend, c backend.Claim) {
 	s.elect(s.dice("election"))
 	s.mu.Lock()
@@ -333,8 +343,8 @@ func (s *simEtcd) endEarly(b *Backend, c backend.Claim) {
 	s.revoke(int64(known(b, c).lease.id))
 }
 
-// grantedAfter asks for c until it is granted, which must be after the deadline of the hold before, and not
-// long after it.
+// grantedAfter asks for c until it is granted, which must be after the deadline of the hold before,
+// and not long after it.
 func grantedAfter(t *testing.T, b *Backend, c backend.Claim, deadline time.Time) {
 	t.Helper()
 	for {
@@ -385,8 +395,8 @@ func TestOwnOrphan(t *testing.T) {
 	}
 }
 
-// Whoever waits behind orphans, one of which waits as well, finds at its next heartbeat that there is
-// something to do, also when it heard of no event.
+// Whoever waits behind orphans, one of which waits as well, finds at its next heartbeat that there
+// is something to do, also when it heard of no event.
 //
 // covers: X20, W2
 func TestHeartbeatFindsOrphans(t *testing.T) {
@@ -405,14 +415,18 @@ func TestHeartbeatFindsOrphans(t *testing.T) {
 		p := b.scheme.paths("k")
 		dead.mu.Lock()
 		proven := *dead.claims[p.topic(second.ID())].entry // as if its turn had seemed to come
-		leases := []int64{int64(dead.claims[p.topic(hold.ID())].lease.id), int64(dead.claims[p.topic(second.ID())].lease.id)}
+		leases := []int64{
+			int64(dead.claims[p.topic(hold.ID())].lease.id),
+			int64(dead.claims[p.topic(second.ID())].lease.id),
+		}
 		on := dead.shadows
 		dead.mu.Unlock()
 		proven.Held, proven.Created = true, proven.created
 		value, err := json.Marshal(proven.record)
 		want(t, "record", err, nil)
 		_, _, err = dead.commit(t.Context(), nil,
-			[]clientv3.Op{clientv3.OpPut(p.shadow(proven.key), string(value), clientv3.WithLease(on.id))}, nil)
+			[]clientv3.Op{clientv3.OpPut(p.shadow(proven.key), string(value),
+				clientv3.WithLease(on.id))}, nil)
 		want(t, "the shadow of one who waits", err, nil)
 		s.mu.Lock()
 		for _, id := range leases {

@@ -29,7 +29,8 @@ func TestSimulatedEtcdIsLikeEtcd(t *testing.T) {
 	real.run(t, rand.New(rand.NewPCG(seed, 0)))
 	for n := range min(len(simulated.told), len(real.told)) {
 		if simulated.told[n] != real.told[n] {
-			t.Fatalf("seed %d, line %d, simulated and real:\n%s\n%s", seed, n, simulated.told[n], real.told[n])
+			t.Fatalf("seed %d, line %d, simulated and real:\n%s\n%s", seed, n, simulated.told[n],
+				real.told[n])
 		}
 	}
 	if a, b := len(simulated.told), len(real.told); a != b || a < 300 {
@@ -85,7 +86,8 @@ func (s *simSubject) run(t *testing.T, r *rand.Rand) {
 	_, err = s.client.Revoke(ctx, gone.ID)
 	want(t, "Revoke", err, nil)
 	s.leases = append(s.leases, gone.ID)
-	live := s.client.Watch(ctx, "same/", clientv3.WithPrefix(), clientv3.WithCreatedNotify(), clientv3.WithFilterPut())
+	live := s.client.Watch(ctx, "same/", clientv3.WithPrefix(), clientv3.WithCreatedNotify(),
+		clientv3.WithFilterPut())
 	if created := <-live; !created.Created {
 		t.Fatalf("the first reply of a watch is %+v", created)
 	}
@@ -106,7 +108,8 @@ func (s *simSubject) run(t *testing.T, r *rand.Rand) {
 	last, err := s.client.Txn(ctx).Then(clientv3.OpDelete("same/end")).Commit()
 	want(t, "the last deletion", err, nil)
 	s.events(t, "deletions", live, last.Header.Revision)
-	s.events(t, "all", s.client.Watch(ctx, "same/", clientv3.WithPrefix(), clientv3.WithRev(s.base+1)), last.Header.Revision)
+	s.events(t, "all", s.client.Watch(ctx, "same/", clientv3.WithPrefix(),
+		clientv3.WithRev(s.base+1)), last.Header.Revision)
 }
 
 // step makes a transaction, or a read.
@@ -203,7 +206,8 @@ func (s *simSubject) ranged(reply *pb.RangeResponse) string {
 	line := fmt.Sprintf(" %d found, more %v", reply.Count, reply.More)
 	for _, kv := range reply.Kvs {
 		line += fmt.Sprintf(" %s=%q of lease %d, created at %d, written at %d, %d times;",
-			kv.Key, kv.Value, s.lease(kv.Lease), s.rev(kv.CreateRevision), s.rev(kv.ModRevision), kv.Version)
+			kv.Key, kv.Value, s.lease(kv.Lease), s.rev(kv.CreateRevision), s.rev(kv.ModRevision),
+			kv.Version)
 	}
 	return line
 }
@@ -217,7 +221,8 @@ func (s *simSubject) events(t *testing.T, which string, watch clientv3.WatchChan
 			want(t, "watch", reply.Err(), nil)
 			for _, e := range reply.Events {
 				seen = e.Kv.ModRevision
-				s.tell("%s: %v %s=%q of lease %d, created at %d, written at %d", which, e.Type, e.Kv.Key, e.Kv.Value,
+				s.tell("%s: %v %s=%q of lease %d, created at %d, written at %d", which, e.Type,
+					e.Kv.Key, e.Kv.Value,
 					s.lease(e.Kv.Lease), s.rev(e.Kv.CreateRevision), s.rev(e.Kv.ModRevision))
 			}
 		case <-time.After(patience):

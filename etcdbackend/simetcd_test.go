@@ -25,14 +25,14 @@ import (
 //
 //   - keys with their revisions, transactions, and watches, which may begin in the past;
 //   - leases, of which the leader alone keeps the books: when each ends. It revokes those that have
-//     ended twice a second. A new leader gives every lease its whole length anew, and the time of an
-//     election;
-//   - the Raft term in the header of each reply, which is that of the last entry which the answering
-//     member has applied.
+//     ended twice a second. A new leader gives every lease its whole length anew, and the time of
+//     an election;
+//   - the Raft term in the header of each reply, which is that of the last entry which the
+//     answering member has applied.
 //
 // A client asks the members in turn. What arrives at a member that is paused, or must go on to a
-// leader that is, waits for the end of that, and may be executed then, although nobody waits for the
-// answer any more.
+// leader that is, waits for the end of that, and may be executed then, although nobody waits for
+// the answer any more.
 //
 // What a request meets on its way follows from the seed, from the moment, and from what is asked by
 // whom.
@@ -94,8 +94,9 @@ type simLease struct {
 
 func newSimEtcd(seed uint64, f simFaults) *simEtcd {
 	s := &simEtcd{
-		simFaults: f, seed: seed, start: time.Now(), stop: make(chan struct{}), changed: make(chan struct{}),
-		rev: 1, term: 2, kvs: map[string]*mvccpb.KeyValue{}, leases: map[int64]*simLease{},
+		simFaults: f, seed: seed, start: time.Now(), stop: make(chan struct{}),
+		changed: make(chan struct{}),
+		rev:     1, term: 2, kvs: map[string]*mvccpb.KeyValue{}, leases: map[int64]*simLease{},
 	}
 	for i := range 3 {
 		m := &simMember{index: i, term: s.term}
@@ -233,7 +234,8 @@ func (s *simEtcd) resume(m *simMember, r *rand.Rand) {
 	s.catchUp(m, simPart(r, 300*time.Millisecond))
 	for _, w := range s.watches {
 		if w.member == m && r.IntN(2) == 0 {
-			w.add(clientv3.WatchResponse{Canceled: true, CancelReason: "etcdserver: no leader"}, s.term, 0)
+			w.add(clientv3.WatchResponse{Canceled: true, CancelReason: "etcdserver: no leader"},
+				s.term, 0)
 		}
 	}
 	s.change()
@@ -283,7 +285,8 @@ func within(name, key, end []byte) bool {
 	if len(end) == 0 {
 		return bytes.Equal(name, key)
 	}
-	return bytes.Compare(name, key) >= 0 && (bytes.Equal(end, []byte{0}) || bytes.Compare(name, end) < 0)
+	return bytes.Compare(name, key) >= 0 &&
+		(bytes.Equal(end, []byte{0}) || bytes.Compare(name, end) < 0)
 }
 
 func (t *simStep) put(r *pb.PutRequest) *pb.PutResponse {
@@ -292,7 +295,8 @@ func (t *simStep) put(r *pb.PutRequest) *pb.PutResponse {
 	}
 	s, key := t.s, string(r.Key)
 	kv := &mvccpb.KeyValue{
-		Key: r.Key, Value: r.Value, Lease: r.Lease, Version: 1, CreateRevision: s.rev + 1, ModRevision: s.rev + 1,
+		Key: r.Key, Value: r.Value, Lease: r.Lease, Version: 1, CreateRevision: s.rev +
+			1, ModRevision: s.rev + 1,
 	}
 	if old := s.kvs[key]; old != nil {
 		kv.CreateRevision, kv.Version = old.CreateRevision, old.Version+1
@@ -332,7 +336,8 @@ func (t *simStep) delete(r *pb.DeleteRangeRequest) *pb.DeleteRangeResponse {
 }
 
 func (t *simStep) read(r *pb.RangeRequest) *pb.RangeResponse {
-	if r.Revision != 0 || r.SortTarget != pb.RangeRequest_KEY || r.SortOrder == pb.RangeRequest_DESCEND ||
+	if r.Revision != 0 || r.SortTarget != pb.RangeRequest_KEY ||
+		r.SortOrder == pb.RangeRequest_DESCEND ||
 		r.MinModRevision|r.MaxModRevision|r.MinCreateRevision|r.MaxCreateRevision != 0 {
 		panic("simetcd: a read that is not simulated")
 	}
@@ -347,7 +352,8 @@ func (t *simStep) read(r *pb.RangeRequest) *pb.RangeResponse {
 	for _, kv := range found {
 		if r.KeysOnly {
 			kv = &mvccpb.KeyValue{
-				Key: kv.Key, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version,
+				Key: kv.Key, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+				Version: kv.Version,
 			}
 		}
 		reply.Kvs = append(reply.Kvs, kv)
@@ -355,8 +361,8 @@ func (t *simStep) read(r *pb.RangeRequest) *pb.RangeResponse {
 	return reply
 }
 
-// A simPlan is what a transaction does, by its compares: those of transactions in it, too, come before anything is
-// done.
+// A simPlan is what a transaction does, by its compares: those of transactions in it, too, come
+// before anything is done.
 type simPlan struct {
 	succeeded bool
 	ops       []*pb.RequestOp
@@ -365,7 +371,9 @@ type simPlan struct {
 
 func (t *simStep) plan(r *pb.TxnRequest) *simPlan {
 	p := &simPlan{ops: r.Failure}
-	if p.succeeded = !slices.ContainsFunc(r.Compare, func(c *pb.Compare) bool { return !t.compare(c) }); p.succeeded {
+	if p.succeeded = !slices.ContainsFunc(r.Compare, func(c *pb.Compare) bool {
+		return !t.compare(c)
+	}); p.succeeded {
 		p.ops = r.Success
 	}
 	for _, op := range p.ops {
@@ -378,10 +386,11 @@ func (t *simStep) plan(r *pb.TxnRequest) *simPlan {
 
 // lacksLease reports whether a lease is not there to which a plan attaches a key.
 func (t *simStep) lacksLease(p *simPlan) bool {
-	return slices.ContainsFunc(p.within, t.lacksLease) || slices.ContainsFunc(p.ops, func(op *pb.RequestOp) bool {
-		lease := op.GetRequestPut().GetLease()
-		return lease != 0 && t.s.leases[lease] == nil
-	})
+	return slices.ContainsFunc(p.within, t.lacksLease) ||
+		slices.ContainsFunc(p.ops, func(op *pb.RequestOp) bool {
+			lease := op.GetRequestPut().GetLease()
+			return lease != 0 && t.s.leases[lease] == nil
+		})
 }
 
 // txn makes a transaction, or nothing of it if it lacks a lease.
@@ -403,7 +412,8 @@ func (t *simStep) execute(p *simPlan) *pb.TxnResponse {
 		case *pb.RequestOp_RequestRange:
 			one.Response = &pb.ResponseOp_ResponseRange{ResponseRange: t.read(op.RequestRange)}
 		case *pb.RequestOp_RequestDeleteRange:
-			one.Response = &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: t.delete(op.RequestDeleteRange)}
+			one.Response = &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: t.delete(
+				op.RequestDeleteRange)}
 		case *pb.RequestOp_RequestTxn:
 			one.Response = &pb.ResponseOp_ResponseTxn{ResponseTxn: t.execute(p.within[0])}
 			p.within = p.within[1:]
@@ -439,7 +449,8 @@ func (t *simStep) compare(c *pb.Compare) bool {
 			is = cmp.Compare(kv.Lease, c.GetLease())
 		}
 		fits := map[pb.Compare_CompareResult]bool{
-			pb.Compare_EQUAL: is == 0, pb.Compare_NOT_EQUAL: is != 0, pb.Compare_GREATER: is > 0, pb.Compare_LESS: is < 0,
+			pb.Compare_EQUAL: is == 0, pb.Compare_NOT_EQUAL: is != 0, pb.Compare_GREATER: is > 0,
+			pb.Compare_LESS: is < 0,
 		}
 		if !fits[c.Result] {
 			return false
@@ -511,8 +522,8 @@ func (c *simConn) way(r *rand.Rand) time.Duration {
 	return 100*time.Microsecond + simPart(r, 4*time.Millisecond)
 }
 
-// dice are for a request about a key or a lease. Goroutines that ask at one moment run in any order, so
-// their requests leave a nanosecond apart, in the order of what they ask.
+// dice are for a request about a key or a lease. Goroutines that ask at one moment run in any
+// order, so their requests leave a nanosecond apart, in the order of what they ask.
 func (c *simConn) dice(verb string, about ...any) *rand.Rand {
 	s, what := c.s, verb+fmt.Sprint(about...)
 	s.mu.Lock()
@@ -536,7 +547,9 @@ func (c *simConn) dice(verb string, about ...any) *rand.Rand {
 // serve has a member execute a request, with mu, and returns when its reply is here. before is the
 // header as the member would make it before it asks the leader. If do reports false it is called
 // again later.
-func (c *simConn) serve(ctx context.Context, dice *rand.Rand, do func(m *simMember, before *pb.ResponseHeader) bool) error {
+func (c *simConn) serve(ctx context.Context, dice *rand.Rand,
+	do func(m *simMember, before *pb.ResponseHeader) bool,
+) error {
 	answer := make(chan struct{})
 	c.s.tasks.Go(func() {
 		if c.killed() {
@@ -558,7 +571,9 @@ func (c *simConn) serve(ctx context.Context, dice *rand.Rand, do func(m *simMemb
 }
 
 // arrived reports whether the request is answered.
-func (c *simConn) arrived(dice *rand.Rand, do func(m *simMember, before *pb.ResponseHeader) bool) bool {
+func (c *simConn) arrived(dice *rand.Rand,
+	do func(m *simMember, before *pb.ResponseHeader) bool,
+) bool {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -606,7 +621,10 @@ func stopped(stop <-chan struct{}) bool {
 
 // header is that of a reply of a member.
 func (s *simEtcd) header(m *simMember) *pb.ResponseHeader {
-	return &pb.ResponseHeader{ClusterId: 1, MemberId: uint64(m.index + 1), Revision: s.rev, RaftTerm: m.term}
+	return &pb.ResponseHeader{
+		ClusterId: 1, MemberId: uint64(m.index + 1), Revision: s.rev,
+		RaftTerm: m.term,
+	}
 }
 
 // applied is the header of a reply to what went through the log, or was read after all in it.
@@ -615,7 +633,9 @@ func (s *simEtcd) applied(m *simMember) *pb.ResponseHeader {
 	return s.header(m)
 }
 
-func (c *simConn) Range(ctx context.Context, r *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
+func (c *simConn) Range(ctx context.Context, r *pb.RangeRequest,
+	_ ...grpc.CallOption,
+) (*pb.RangeResponse, error) {
 	var reply *pb.RangeResponse
 	err := c.serve(ctx, c.dice("get", plain(r.Key)), func(m *simMember, _ *pb.ResponseHeader) bool {
 		reply = c.s.begin().read(r)
@@ -631,13 +651,18 @@ func (c *simConn) Range(ctx context.Context, r *pb.RangeRequest, _ ...grpc.CallO
 // writtenBy names what a transaction may write.
 func writtenBy(r *pb.TxnRequest) (about string) {
 	for _, op := range slices.Concat(r.GetSuccess(), r.GetFailure()) {
-		about += plain(op.GetRequestPut().GetKey()) + plain(op.GetRequestDeleteRange().GetKey()) + writtenBy(op.GetRequestTxn())
+		about += plain(op.GetRequestPut().GetKey()) + plain(op.GetRequestDeleteRange().GetKey()) +
+			writtenBy(op.GetRequestTxn())
 	}
 	return about
 }
 
-func (c *simConn) Txn(ctx context.Context, r *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
-	about, many := writtenBy(r), slices.ContainsFunc(r.Failure, func(op *pb.RequestOp) bool { return op.GetRequestTxn() != nil })
+func (c *simConn) Txn(ctx context.Context, r *pb.TxnRequest,
+	_ ...grpc.CallOption,
+) (*pb.TxnResponse, error) {
+	about, many := writtenBy(r), slices.ContainsFunc(r.Failure, func(op *pb.RequestOp) bool {
+		return op.GetRequestTxn() != nil
+	})
 	var reply *pb.TxnResponse
 	var refused error
 	err := c.serve(ctx, c.dice("txn", about), func(m *simMember, _ *pb.ResponseHeader) bool {
@@ -657,7 +682,9 @@ func (c *simConn) Txn(ctx context.Context, r *pb.TxnRequest, _ ...grpc.CallOptio
 	return reply, refused
 }
 
-func (c *simConn) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest, _ ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+func (c *simConn) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest,
+	_ ...grpc.CallOption,
+) (*pb.LeaseGrantResponse, error) {
 	var reply *pb.LeaseGrantResponse
 	err := c.serve(ctx, c.dice("grant", r.TTL), func(m *simMember, _ *pb.ResponseHeader) bool {
 		s := c.s
@@ -674,7 +701,9 @@ func (c *simConn) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest, _ ...
 	return reply, nil
 }
 
-func (c *simConn) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest, _ ...grpc.CallOption) (*pb.LeaseRevokeResponse, error) {
+func (c *simConn) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest,
+	_ ...grpc.CallOption,
+) (*pb.LeaseRevokeResponse, error) {
 	var reply *pb.LeaseRevokeResponse
 	var refused error
 	err := c.serve(ctx, c.dice("revoke", r.ID), func(m *simMember, _ *pb.ResponseHeader) bool {
@@ -693,7 +722,9 @@ func (c *simConn) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest, _ .
 }
 
 // LeaseTimeToLive is answered by the leader's books, as keepalives are.
-func (c *simConn) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest, _ ...grpc.CallOption) (*pb.LeaseTimeToLiveResponse, error) {
+func (c *simConn) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest,
+	_ ...grpc.CallOption,
+) (*pb.LeaseTimeToLiveResponse, error) {
 	var reply *pb.LeaseTimeToLiveResponse
 	err := c.serve(ctx, c.dice("ttl", r.ID), func(m *simMember, _ *pb.ResponseHeader) bool {
 		reply = &pb.LeaseTimeToLiveResponse{Header: c.s.applied(m), ID: r.ID, TTL: -1}
@@ -708,7 +739,9 @@ func (c *simConn) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequ
 	return reply, nil
 }
 
-func (c *simConn) LeaseKeepAlive(ctx context.Context, _ ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
+func (c *simConn) LeaseKeepAlive(ctx context.Context,
+	_ ...grpc.CallOption,
+) (pb.Lease_LeaseKeepAliveClient, error) {
 	return &simKeepAlive{conn: c, ctx: ctx}, nil
 }
 
@@ -732,19 +765,20 @@ func (k *simKeepAlive) CloseSend() error { return nil }
 func (k *simKeepAlive) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	var reply *pb.LeaseKeepAliveResponse
 	s := k.conn.s
-	err := k.conn.serve(k.ctx, k.conn.dice("keep", k.id), func(_ *simMember, before *pb.ResponseHeader) bool {
-		reply = &pb.LeaseKeepAliveResponse{Header: before, ID: k.id}
-		l := s.leases[k.id]
-		switch {
-		case l == nil:
+	err := k.conn.serve(k.ctx, k.conn.dice("keep", k.id),
+		func(_ *simMember, before *pb.ResponseHeader) bool {
+			reply = &pb.LeaseKeepAliveResponse{Header: before, ID: k.id}
+			l := s.leases[k.id]
+			switch {
+			case l == nil:
+				return true
+			case !time.Now().Before(l.ends):
+				return false
+			}
+			l.ends, l.kept = time.Now().Add(simSeconds(l.ttl)), true
+			reply.TTL = l.ttl
 			return true
-		case !time.Now().Before(l.ends):
-			return false
-		}
-		l.ends, l.kept = time.Now().Add(simSeconds(l.ttl)), true
-		reply.TTL = l.ttl
-		return true
-	})
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -774,7 +808,8 @@ type simNews struct {
 func (w *simWatch) tell(events []*mvccpb.Event, term uint64) {
 	var told []*mvccpb.Event
 	for _, e := range events {
-		filtered := e.Type == mvccpb.Event_PUT && w.op.IsFilterPut() || e.Type == mvccpb.Event_DELETE && w.op.IsFilterDelete()
+		filtered := e.Type == mvccpb.Event_PUT && w.op.IsFilterPut() ||
+			e.Type == mvccpb.Event_DELETE && w.op.IsFilterDelete()
 		if within(e.Kv.Key, w.op.KeyBytes(), w.op.RangeBytes()) && !filtered {
 			told = append(told, e)
 		}
@@ -797,7 +832,9 @@ func (w *simWatch) add(reply clientv3.WatchResponse, term uint64, rev int64) {
 }
 
 // Watch begins at the present, or in the past.
-func (c *simConn) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+func (c *simConn) Watch(ctx context.Context, key string,
+	opts ...clientv3.OpOption,
+) clientv3.WatchChan {
 	told := make(chan clientv3.WatchResponse)
 	w := &simWatch{s: c.s, op: clientv3.OpGet(key, opts...), more: make(chan struct{}, 1)}
 	c.s.tasks.Go(func() {
@@ -865,8 +902,8 @@ func (w *simWatch) leave() {
 	w.s.watches = slices.DeleteFunc(w.s.watches, func(o *simWatch) bool { return o == w })
 }
 
-// first takes what is to be told next. If there is nothing, or the member is paused, it returns what
-// to wait for.
+// first takes what is to be told next. If there is nothing, or the member is paused, it returns
+// what to wait for.
 func (w *simWatch) first() (news simNews, wait <-chan struct{}, on bool) {
 	s := w.s
 	s.mu.Lock()
@@ -889,7 +926,8 @@ func (c *simConn) RequestProgress(context.Context) error { panic("simetcd: not s
 // Close has two interfaces of the client, neither with anything to close.
 func (c *simConn) Close() error { return nil }
 
-// plain is a key without what is drawn anew in each run: of a slot its number is left, see takeSlot.
+// plain is a key without what is drawn anew in each run: of a slot its number is left, see
+// takeSlot.
 func plain(key []byte) string {
 	name := key[bytes.LastIndexByte(key, '/')+1:]
 	_, number, _ := bytes.Cut(name, []byte("."))

@@ -26,7 +26,8 @@ var (
 	simSeeds = flag.Int("seeds", 0, "how many seeds to simulate; 0 is a short form")
 	simFirst = flag.Uint64("first", 1, "the first seed")
 	simOne   = flag.Uint64("seed", 0, "a seed to repeat, up to twenty times, with its history")
-	simRates = flag.Int("rates", 0, "how many seeds to run of each variant, to count in how many it is found")
+	simRates = flag.Int("rates", 0,
+		"how many seeds to run of each variant, to count in how many it is found")
 )
 
 // The code under test draws its jitter from who draws and when, so that in a bubble it follows from
@@ -62,7 +63,8 @@ func simulate(t *testing.T, v simVariant) {
 		for try := 1; try < 20 && len(w.found) == 0; try++ {
 			w = runSim(t, *simOne, v)
 		}
-		t.Logf("seed %d: %d holds, %d leases revoked early\n%s", *simOne, w.holds, w.early, strings.Join(w.lines, "\n"))
+		t.Logf("seed %d: %d holds, %d leases revoked early\n%s", *simOne, w.holds, w.early,
+			strings.Join(w.lines, "\n"))
 		w.report(t)
 		return
 	}
@@ -91,7 +93,8 @@ func simulate(t *testing.T, v simVariant) {
 			}
 		}
 	})
-	t.Logf("%d seeds, in %d of them something was found, %d holds, %d attempts for two locks, %d leases revoked early, %.0f seeds a second",
+	t.Logf("%d seeds, in %d of them something was found, %d holds, %d attempts for two locks, %d "+
+		"leases revoked early, %.0f seeds a second",
 		done, bad, holds, many, early, float64(done)/time.Since(began).Seconds())
 	if holds < 10*done || many == 0 || early < done && !v.late {
 		t.Error("so little happened that it shows nothing")
@@ -166,11 +169,13 @@ func (w *simWorld) violate(format string, args ...any) {
 func (w *simWorld) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lines = append(w.lines, fmt.Sprintf("%15v ", time.Since(w.start))+fmt.Sprintf(format, args...))
+	w.lines = append(w.lines,
+		fmt.Sprintf("%15v ", time.Since(w.start))+fmt.Sprintf(format, args...))
 }
 
 func (w *simWorld) what() string {
-	return fmt.Sprintf("layout %s, the second key %s", w.layout, []string{"exclusive", "of readers and writers", "with two permits"}[w.use])
+	return fmt.Sprintf("layout %s, the second key %s", w.layout,
+		[]string{"exclusive", "of readers and writers", "with two permits"}[w.use])
 }
 
 func (w *simWorld) report(t *testing.T) {
@@ -277,7 +282,10 @@ func (w *simWorld) work(i int, r *rand.Rand) {
 	for !w.over.Load() && !p.conn.killed() {
 		time.Sleep(1 + simPart(r, simTTL/20))
 		key := []string{"a", "b"}[r.IntN(2)]
-		e := history.Event{Process: fmt.Sprint(i % len(w.processes)), Worker: fmt.Sprint(i), Key: key}
+		e := history.Event{
+			Process: fmt.Sprint(i % len(w.processes)), Worker: fmt.Sprint(i),
+			Key: key,
+		}
 		opts := w.how(&e, r)
 		lock, long := p.locker.Lock, i == 0
 		switch i {
@@ -308,7 +316,8 @@ func (w *simWorld) work(i int, r *rand.Rand) {
 
 // both locks both keys at once, and records a belief in each.
 func (w *simWorld) both(p *simProcess, e history.Event, d time.Duration) {
-	all, err := locker.All(context.Background(), p.locker, []string{"a", "b"}, locker.WaitLimit(4*simTTL))
+	all, err := locker.All(context.Background(), p.locker, []string{"a", "b"},
+		locker.WaitLimit(4*simTTL))
 	if err != nil {
 		return
 	}
@@ -349,7 +358,9 @@ func (w *simWorld) how(e *history.Event, r *rand.Rand) []locker.Option {
 }
 
 // hold records a belief that lasts for d, or until it is lost.
-func (w *simWorld) hold(p *simProcess, g *locker.Guard[struct{}], e history.Event, d time.Duration) {
+func (w *simWorld) hold(p *simProcess, g *locker.Guard[struct{}], e history.Event,
+	d time.Duration,
+) {
 	e.Token, e.Start = g.Hold().Token, time.Since(w.start)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -382,7 +393,8 @@ func (w *simWorld) goesOn() {
 			}
 			g, err := p.locker.Lock(context.Background(), key, locker.WaitLimit(limit))
 			if err != nil {
-				w.violate("all faults are over for %v, and still process %d is told at Lock(%q): %v", limit, i, key, err)
+				w.violate("all faults are over for %v, and still process %d is told "+
+					"at Lock(%q): %v", limit, i, key, err)
 				continue
 			}
 			e := history.Event{Process: fmt.Sprint(i), Worker: "end", Key: key, Weight: 1}

@@ -150,7 +150,8 @@ func TestReleaseBesideKeepalives(t *testing.T) {
 				return
 			default:
 			}
-			if err := b.Renew(t.Context(), alive); backend.AnswerOf(err) == backend.No { // a machine that stands still gives no answer
+			// A machine that stands still gives no answer.
+			if err := b.Renew(t.Context(), alive); backend.AnswerOf(err) == backend.No {
 				t.Errorf("Renew = %v", err)
 				return
 			}

@@ -64,7 +64,8 @@ func TestSaveWhileLetIn(t *testing.T) {
 	var leaving atomic.Bool
 	b, _ := tapped(t, srv.Addr(), func(*etcdserverpb.TxnRequest) {
 		if leaving.CompareAndSwap(true, false) {
-			want(t, "release by the holder", storetest.Release(context.Background(), other, saving(holder, "the holder's")), nil)
+			want(t, "release by the holder", storetest.Release(context.Background(), other,
+				saving(holder, "the holder's")), nil)
 		}
 	})
 	acquired(t, other, holder)
@@ -72,17 +73,21 @@ func TestSaveWhileLetIn(t *testing.T) {
 	_, err := b.TryAcquire(t.Context(), waiter)
 	want(t, "TryAcquire in the queue", err, backend.ErrHeld)
 	leaving.Store(true)
-	if _, err := b.Release(t.Context(), saving(waiter, "the waiter's")); backend.AnswerOf(err) != backend.Unknown {
-		t.Errorf("Release with Save by a claim that was let in meanwhile = %v, want an unknown answer", err)
+	if _, err := b.Release(t.Context(),
+		saving(waiter, "the waiter's")); backend.AnswerOf(err) != backend.Unknown {
+		t.Errorf("Release with Save by a claim that was let in meanwhile = %v, want an "+
+			"unknown answer", err)
 	}
-	want(t, "Release again", storetest.Release(t.Context(), b, saving(waiter, "the waiter's")), backend.ErrLost)
+	want(t, "Release again", storetest.Release(t.Context(), b, saving(waiter, "the waiter's")),
+		backend.ErrLost)
 	if got := stored(t, b, holder.Key); got != "the holder's" {
 		t.Errorf("%q is stored", got)
 	}
 }
 
-// A release that saves and never arrived may be made again until the claim's lease is over: meanwhile
-// nobody removes the entry, or what is made again would find it gone, and be taken for saved.
+// A release that saves and never arrived may be made again until the claim's lease is over:
+// meanwhile nobody removes the entry, or what is made again would find it gone, and be taken for
+// saved.
 //
 // covers: A2, C4
 func TestSaveThatNeverArrived(t *testing.T) {

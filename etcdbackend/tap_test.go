@@ -18,8 +18,8 @@ type tap struct {
 	after  func(reply any)
 	lose   func(req any) bool // if it returns true, nothing is heard of the answer to req
 
-	// refuse answers a request in place of the server, unless it returns nil. The client does not repeat
-	// requests by itself then. It is not for watches.
+	// refuse answers a request in place of the server, unless it returns nil. The client does not
+	// repeat requests by itself then. It is not for watches.
 	refuse func(req any) error
 }
 
@@ -39,10 +39,13 @@ func (tp tap) through(t *testing.T, addr string, cfg Config) (*Backend, *clientv
 	if tp.refuse == nil {
 		tp.refuse = func(any) error { return nil }
 	} else { // in place of the client's own, which repeats requests
-		interceptor = func(one ...grpc.UnaryClientInterceptor) grpc.DialOption { return grpc.WithUnaryInterceptor(one[0]) }
+		interceptor = func(one ...grpc.UnaryClientInterceptor) grpc.DialOption {
+			return grpc.WithUnaryInterceptor(one[0])
+		}
 	}
 	unary := func(
-		ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
+		ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+		next grpc.UnaryInvoker, opts ...grpc.CallOption,
 	) error {
 		if err := tp.refuse(req); err != nil {
 			return err
@@ -57,14 +60,18 @@ func (tp tap) through(t *testing.T, addr string, cfg Config) (*Backend, *clientv
 		return err
 	}
 	stream := func(
-		ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption,
+		ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+		next grpc.Streamer, opts ...grpc.CallOption,
 	) (grpc.ClientStream, error) {
 		s, err := next(ctx, desc, cc, method, opts...)
 		return &tappedStream{s, tp, nil}, err
 	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
-		interceptor(unary), grpc.WithChainStreamInterceptor(stream),
-	}})
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{addr}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{
+			interceptor(unary), grpc.WithChainStreamInterceptor(stream),
+		},
+	})
 	want(t, "client", err, nil)
 	t.Cleanup(func() { _ = c.Close() })
 	return on(t, c, cfg), c
@@ -95,7 +102,9 @@ func (s *tappedStream) RecvMsg(m any) error {
 }
 
 // tapped returns a backend on a client whose transactions go by see first, and the client.
-func tapped(t *testing.T, addr string, see func(*etcdserverpb.TxnRequest)) (*Backend, *clientv3.Client) {
+func tapped(t *testing.T, addr string,
+	see func(*etcdserverpb.TxnRequest),
+) (*Backend, *clientv3.Client) {
 	t.Helper()
 	return tap{before: func(req any) {
 		if txn, ok := req.(*etcdserverpb.TxnRequest); ok {

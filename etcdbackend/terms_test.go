@@ -44,8 +44,9 @@ func (c *simConn) asks(m *simMember) {
 	c.turn = m.index + len(c.s.members) - 1
 }
 
-// A lease is of the term in which it was asked for: if its client hears of another leader before it hears
-// of the lease, a renewal leaves that lease, which the earlier leader has in its books, and ends early.
+// A lease is of the term in which it was asked for: if its client hears of another leader before it
+// hears of the lease, a renewal leaves that lease, which the earlier leader has in its books, and
+// ends early.
 //
 // covers: X20
 func TestLeaseThatIsHeardOfLate(t *testing.T) {
@@ -56,7 +57,10 @@ func TestLeaseThatIsHeardOfLate(t *testing.T) {
 				defer s.close()
 				one, conn := s.client(0)
 				two, _ := s.client(1)
-				slow := &slowGrant{conn, leaseSeconds(simTTL), make(chan struct{}), make(chan struct{})}
+				slow := &slowGrant{
+					conn, leaseSeconds(simTTL), make(chan struct{}),
+					make(chan struct{}),
+				}
 				one.Lease = clientv3.NewLeaseFromLeaseClient(slow, one, time.Second)
 				cfg := Config{Layout: layout, RequestTimeout: time.Minute}
 				b, other := on(t, one, cfg), on(t, two, cfg)
@@ -92,7 +96,8 @@ func TestLeaseThatIsHeardOfLate(t *testing.T) {
 				next := claim("k")
 				next.TTL = simTTL
 				if _, err = other.TryAcquire(t.Context(), next); err == nil {
-					t.Errorf("another was granted the lock while its holder believes in it for another %v",
+					t.Errorf("another was granted the lock while its holder believes in it "+
+						"for another %v",
 						time.Until(renewed.Add(simTTL)))
 				}
 				want(t, "Renew", b.Renew(t.Context(), hold), nil)
@@ -103,8 +108,9 @@ func TestLeaseThatIsHeardOfLate(t *testing.T) {
 	}
 }
 
-// Claims that were made by a request which was sent twice, as a member hung, are released together. When
-// that member goes on and makes the first copy, it makes no entry: nobody would ever remove it.
+// Claims that were made by a request which was sent twice, as a member hung, are released together.
+// When that member goes on and makes the first copy, it makes no entry: nobody would ever remove
+// it.
 //
 // covers: A4, X10
 func TestManyWhoseFirstCopyComesLate(t *testing.T) {
@@ -135,7 +141,8 @@ func TestManyWhoseFirstCopyComesLate(t *testing.T) {
 		time.Sleep(2 * time.Second) // the first copy is made
 		want(t, "Renew of the other hold", b.Renew(t.Context(), alive), nil)
 		for _, c := range all {
-			if state, err := other.Inspect(t.Context(), c.Key); err != nil || len(state.Holders) > 0 {
+			if state, err := other.Inspect(t.Context(), c.Key); err != nil ||
+				len(state.Holders) > 0 {
 				t.Errorf("after the release %s is held by %+v, %v", c.Key, state.Holders, err)
 			}
 		}

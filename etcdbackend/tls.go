@@ -16,7 +16,8 @@ import (
 // keeps that for itself, and tries again until time is up.
 type transport struct {
 	credentials.TransportCredentials
-	serverName string                 // that the certificate must have; empty for the endpoint's host
+	// that the certificate must have; empty for the endpoint's host
+	serverName string
 	failed     *atomic.Pointer[error] // the last failure
 }
 
@@ -26,7 +27,9 @@ func newTransport(cfg *tls.Config) transport {
 
 // ClientHandshake implements [credentials.TransportCredentials]. gRPC's own looks for the host of
 // the endpoint in the certificate, whatever the tls.Config says.
-func (t transport) ClientHandshake(ctx context.Context, host string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (t transport) ClientHandshake(ctx context.Context, host string,
+	raw net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := t.TransportCredentials.ClientHandshake(ctx, cmp.Or(t.serverName, host), raw)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -66,7 +69,8 @@ type alerted struct {
 // Read implements [net.Conn].
 func (c *alerted) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if alert := (*net.OpError)(nil); errors.As(err, &alert) && alert.Op == "remote error" { // as crypto/tls calls it
+	// As crypto/tls calls it.
+	if alert := (*net.OpError)(nil); errors.As(err, &alert) && alert.Op == "remote error" {
 		c.of.fail(c.Conn, err)
 	}
 	return n, err

@@ -47,11 +47,13 @@ func TestOneWriteOfMany(t *testing.T) {
 			if err != nil || len(grants) != len(all) {
 				t.Fatalf("TryAcquireAll = %d grants, %v, want %d", len(grants), err, len(all))
 			}
-			if released, err := b.TryReleaseAll(t.Context(), all); err != nil || slices.Contains(released, false) {
+			if released, err := b.TryReleaseAll(t.Context(), all); err != nil ||
+				slices.Contains(released, false) {
 				t.Errorf("TryReleaseAll = %v, %v", released, err)
 			}
 			after, err := c.Get(t.Context(), "any")
-			if n := after.Header.Revision - before.Header.Revision; err != nil || n != 2 || sent.Load() != 2 {
+			if n := after.Header.Revision - before.Header.Revision; err != nil || n != 2 ||
+				sent.Load() != 2 {
 				t.Errorf("%d writes by %d transactions, %v, want 2 by 2", n, sent.Load(), err)
 			}
 			if len(b.claims) != 1 {
@@ -61,8 +63,8 @@ func TestOneWriteOfMany(t *testing.T) {
 	}
 }
 
-// A request for many that is made again, as a member did not answer, is not made: the first one was. Nobody is told
-// that there is nothing of them in etcd, or that they were lost.
+// A request for many that is made again, as a member did not answer, is not made: the first one
+// was. Nobody is told that there is nothing of them in etcd, or that they were lost.
 //
 // covers: B8, C2
 func TestManyThatAreMadeAgain(t *testing.T) {
@@ -70,19 +72,22 @@ func TestManyThatAreMadeAgain(t *testing.T) {
 	acquired(t, b, claim(key(t))) // the lease is there
 	all := claims(t, 3)
 	lost.Store(true)
-	if grants, err := b.TryAcquireAll(t.Context(), all); lost.Load() || backend.AnswerOf(err) != backend.Unknown {
+	if grants, err := b.TryAcquireAll(t.Context(), all); lost.Load() ||
+		backend.AnswerOf(err) != backend.Unknown {
 		t.Errorf("TryAcquireAll = %v, %v, want that nobody knows", grants, err)
 	}
 	for _, held := range all {
 		held.NoneInFlight = false
-		want(t, "Release of what the first request took", storetest.Release(t.Context(), b, held), nil)
+		want(t, "Release of what the first request took", storetest.Release(t.Context(), b, held),
+			nil)
 	}
 	all = claims(t, 3)
 	if grants, err := b.TryAcquireAll(t.Context(), all); err != nil || len(grants) != len(all) {
 		t.Fatalf("TryAcquireAll = %v, %v", grants, err)
 	}
 	lost.Store(true)
-	if released, err := b.TryReleaseAll(t.Context(), all); lost.Load() || backend.AnswerOf(err) != backend.Unknown {
+	if released, err := b.TryReleaseAll(t.Context(), all); lost.Load() ||
+		backend.AnswerOf(err) != backend.Unknown {
 		t.Errorf("TryReleaseAll = %v, %v, want that nobody knows", released, err)
 	}
 	reply, err := c.Get(t.Context(), b.scheme.paths(all[0].Key).queue, clientv3.WithPrefix())
@@ -91,8 +96,8 @@ func TestManyThatAreMadeAgain(t *testing.T) {
 	}
 }
 
-// Of more claims than one request takes, an answer that does not come to a later request is none to the call: what
-// that request asked for may have been granted, or released.
+// Of more claims than one request takes, an answer that does not come to a later request is none to
+// the call: what that request asked for may have been granted, or released.
 //
 // covers: A2, C4
 func TestLaterOfManyIsNotAnswered(t *testing.T) {
@@ -119,7 +124,8 @@ func TestLaterOfManyIsNotAnswered(t *testing.T) {
 	}
 }
 
-// Of more claims than one request takes nothing is asked for behind the first that is not granted, wherever it is.
+// Of more claims than one request takes nothing is asked for behind the first that is not granted,
+// wherever it is.
 //
 // covers: B1, G9
 func TestManyUpToOneThatIsHeld(t *testing.T) {
@@ -131,7 +137,8 @@ func TestManyUpToOneThatIsHeld(t *testing.T) {
 		acquired(t, b, other)
 		grants, err := b.TryAcquireAll(t.Context(), all)
 		if err != nil || len(grants) != at {
-			t.Errorf("TryAcquireAll of %d keys, the %dth of which is held = %d grants, %v", len(all), at+1, len(grants), err)
+			t.Errorf("TryAcquireAll of %d keys, the %dth of which is held = %d grants, %v",
+				len(all), at+1, len(grants), err)
 		}
 		want(t, "Release of the one that was held", storetest.Release(t.Context(), b, other), nil)
 		released, err := b.TryReleaseAll(t.Context(), all)

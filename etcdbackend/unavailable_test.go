@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A breaking connection is to members that make each transaction. What is in its one slot is told instead
-// of the next answer.
+// A breaking connection is to members that make each transaction. What is in its one slot is told
+// instead of the next answer.
 type breaking struct {
 	*simConn
 	broken chan error
@@ -38,8 +38,9 @@ func (c *breaking) Txn(
 	}
 }
 
-// A member that was reached and is unavailable then may have executed the request: the connection broke
-// before the answer, or the leader was replaced when the request was in its log. So that is no refusal:
+// A member that was reached and is unavailable then may have executed the request: the connection
+// broke before the answer, or the leader was replaced when the request was in its log. So that is
+// no refusal:
 // the request is made again, and a release that finds nothing then is not the loss of a good hold.
 //
 // covers: A2, C4
@@ -62,7 +63,8 @@ func TestUnavailableIsNoRefusal(t *testing.T) {
 				unknown := func(what string, request func() error) {
 					t.Helper()
 					breaks.broken <- broken
-					if err := request(); len(breaks.broken) > 0 || backend.AnswerOf(err) != backend.Unknown {
+					if err := request(); len(breaks.broken) > 0 ||
+						backend.AnswerOf(err) != backend.Unknown {
 						t.Errorf("%s = %v, want that nobody knows", what, err)
 					}
 				}
@@ -102,9 +104,9 @@ func TestUnavailableIsNoRefusal(t *testing.T) {
 	}
 }
 
-// Of two who waited, the first is let in, and an earlier leader ends its lease. What is left of the hold
-// keeps the place of the first in the queue, although it was written when the second was in it: the
-// second is not let in before the first's deadline.
+// Of two who waited, the first is let in, and an earlier leader ends its lease. What is left of the
+// hold keeps the place of the first in the queue, although it was written when the second was in
+// it: the second is not let in before the first's deadline.
 //
 // covers: X20
 func TestEarlyEndOfWhoWaited(t *testing.T) {

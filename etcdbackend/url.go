@@ -32,8 +32,8 @@ func init() {
 // DefaultDialTimeout bounds the log-in of a client that is opened by URL.
 const DefaultDialTimeout = 5 * time.Second
 
-// keepAliveTime and keepAliveTimeout have a connection whose peer does not answer given up. gRPC takes
-// no shorter time.
+// keepAliveTime and keepAliveTimeout have a connection whose peer does not answer given up. gRPC
+// takes no shorter time.
 const (
 	keepAliveTime    = 10 * time.Second
 	keepAliveTimeout = 3 * time.Second
@@ -62,7 +62,8 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	options := []grpc.DialOption{grpc.WithChainUnaryInterceptor(sentOnce)}
 	if t.tls != nil {
 		t.transport = newTransport(t.tls)
-		options = append(options, grpc.WithTransportCredentials(t.transport)) // the last of its kind counts
+		// The last of its kind counts.
+		options = append(options, grpc.WithTransportCredentials(t.transport))
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: t.endpoints, Username: t.user, Password: t.password, TLS: t.tls,
@@ -92,13 +93,15 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	return b, nil
 }
 
-// sentOnce keeps etcd's client from making a transaction again by itself, unknown to us: it does when it
-// hears that the time is over, or the request cancelled, and ctx knows nothing of that. A proxy with less
-// patience says so, or a server whose clock is ahead, and neither says what became of the request. So it
-// is waited for as if there were no answer, and what is sent again is sent by resending, which tells.
-// For resending it also notes what was answered, other than to the log-ins in between.
+// sentOnce keeps etcd's client from making a transaction again by itself, unknown to us: it does
+// when it hears that the time is over, or the request cancelled, and ctx knows nothing of that. A
+// proxy with less patience says so, or a server whose clock is ahead, and neither says what became
+// of the request. So it is waited for as if there were no answer, and what is sent again is sent by
+// resending, which tells. For resending it also notes what was answered, other than to the log-ins
+// in between.
 func sentOnce(
-	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
+	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker,
+	opts ...grpc.CallOption,
 ) error {
 	err := next(ctx, method, req, reply, cc, opts...)
 	_, login := req.(*etcdserverpb.AuthenticateRequest)
@@ -108,7 +111,8 @@ func sentOnce(
 		}
 	}
 	_, txn := req.(*etcdserverpb.TxnRequest)
-	if txn && (isCode(err, codes.DeadlineExceeded) || isCode(err, codes.Canceled)) { // safeguard: etcd-sent-once
+	// safeguard: etcd-sent-once
+	if txn && (isCode(err, codes.DeadlineExceeded) || isCode(err, codes.Canceled)) {
 		<-ctx.Done()
 	}
 	return err
@@ -117,8 +121,8 @@ func sentOnce(
 var errLogin = errors.New("etcd: no answer within the dial timeout")
 
 // explain adds to an unknown answer why there is none, if the certificates do not please, or no
-// endpoint can even be dialed: the client keeps that for itself, and tries until time is up. Nothing
-// was acquired, so it is [backend.ErrUnavailable].
+// endpoint can even be dialed: the client keeps that for itself, and tries until time is up.
+// Nothing was acquired, so it is [backend.ErrUnavailable].
 func (t target) explain(ctx context.Context, err error) error {
 	if backend.AnswerOf(err) != backend.Unknown || errors.Is(ctx.Err(), context.Canceled) {
 		return err
@@ -145,7 +149,8 @@ func (t target) explain(ctx context.Context, err error) error {
 		conn, dialErr := d.DialContext(ctx, network, host)
 		if dialErr == nil {
 			_ = conn.Close()
-			return fmt.Errorf("%w: %w (%s takes connections: is it an etcd, with TLS on both sides or none?)",
+			return fmt.Errorf("%w: %w (%s takes connections: is it an etcd, with TLS on both "+
+				"sides or none?)",
 				backend.ErrUnavailable, err, host)
 		}
 		why = append(why, dialErr)
@@ -159,12 +164,14 @@ func parseURL(u *url.URL) (target, error) {
 	t := target{dialTimeout: DefaultDialTimeout}
 	secure := u.Scheme == "etcds"
 	if u.Fragment != "" {
-		return t, invalid("url", "", "has a #fragment; percent-encode special characters of a password")
+		return t, invalid("url", "",
+			"has a #fragment; percent-encode special characters of a password")
 	}
 	prefix := strings.TrimPrefix(u.Path, "/")
 	if u.Scheme == "etcd+unix" { // whose path is the socket's
 		if u.Host != "" || prefix == "" || strings.HasSuffix(prefix, "/") {
-			return t, invalid("url", "", "must be etcd+unix:///path/of/the/socket, with three slashes")
+			return t, invalid("url", "",
+				"must be etcd+unix:///path/of/the/socket, with three slashes")
 		}
 		t.endpoints, prefix = []string{"unix://" + u.Path}, ""
 	} else if err := t.parseHosts(u.Host, secure); err != nil {
@@ -174,7 +181,8 @@ func parseURL(u *url.URL) (target, error) {
 		t.user = u.User.Username()
 		t.password, _ = u.User.Password()
 		if t.user == "" || t.password == "" {
-			return t, invalid("url", "", "has a user without a password, or a password without a user")
+			return t, invalid("url", "",
+				"has a user without a password, or a password without a user")
 		}
 	}
 	if prefix != "" && !strings.HasSuffix(prefix, "/") {
@@ -273,7 +281,8 @@ func tlsConfig(files map[string]string) (*tls.Config, error) {
 	if files["cert"] != "" {
 		pair, err := tls.LoadX509KeyPair(files["cert"], files["key"])
 		if err != nil {
-			return nil, invalid("cert", files["cert"], "cannot be loaded with its key: "+err.Error())
+			return nil, invalid("cert", files["cert"],
+				"cannot be loaded with its key: "+err.Error())
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}

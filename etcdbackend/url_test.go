@@ -31,15 +31,31 @@ func parse(t *testing.T, raw string) (target, error) {
 
 func TestParseURL(t *testing.T) {
 	for raw, want := range map[string]target{
-		"etcd://h":                 {endpoints: []string{"http://h:2379"}},
-		"etcd://h1:1,h2,[::1]:7/":  {endpoints: []string{"http://h1:1", "http://h2:2379", "http://[::1]:7"}},
-		"etcd://h/app":             {endpoints: []string{"http://h:2379"}, cfg: Config{Prefix: "app/"}},
-		"etcd://h/app%20x/":        {endpoints: []string{"http://h:2379"}, cfg: Config{Prefix: "app x/"}},
-		"etcd://ann:p%40ss@h":      {endpoints: []string{"http://h:2379"}, user: "ann", password: "p@ss"},
-		"etcd://h?layout=etcdctl":  {endpoints: []string{"http://h:2379"}, cfg: Config{Layout: Etcdctl}},
+		"etcd://h": {endpoints: []string{"http://h:2379"}},
+		"etcd://h1:1,h2,[::1]:7/": {endpoints: []string{
+			"http://h1:1", "http://h2:2379",
+			"http://[::1]:7",
+		}},
+		"etcd://h/app": {
+			endpoints: []string{"http://h:2379"},
+			cfg:       Config{Prefix: "app/"},
+		},
+		"etcd://h/app%20x/": {
+			endpoints: []string{"http://h:2379"},
+			cfg:       Config{Prefix: "app x/"},
+		},
+		"etcd://ann:p%40ss@h": {
+			endpoints: []string{"http://h:2379"}, user: "ann",
+			password: "p@ss",
+		},
+		"etcd://h?layout=etcdctl": {
+			endpoints: []string{"http://h:2379"},
+			cfg:       Config{Layout: Etcdctl},
+		},
 		"etcds://h?server_name=db": {endpoints: []string{"https://h:2379"}},
 		"etcd://h?dial_timeout=1s&request_timeout=150ms": {
-			endpoints: []string{"http://h:2379"}, dialTimeout: time.Second, cfg: Config{RequestTimeout: 150 * time.Millisecond},
+			endpoints: []string{"http://h:2379"}, dialTimeout: time.Second,
+			cfg: Config{RequestTimeout: 150 * time.Millisecond},
 		},
 	} {
 		got, err := parse(t, raw)
@@ -50,8 +66,10 @@ func TestParseURL(t *testing.T) {
 			t.Errorf("%s: %+v, %v", raw, got, err)
 		}
 		got.tls = nil
-		if strings.Join(got.endpoints, " ") != strings.Join(want.endpoints, " ") || got.user != want.user ||
-			got.password != want.password || got.dialTimeout != want.dialTimeout || got.cfg != want.cfg {
+		if strings.Join(got.endpoints, " ") != strings.Join(want.endpoints, " ") ||
+			got.user != want.user ||
+			got.password != want.password || got.dialTimeout != want.dialTimeout ||
+			got.cfg != want.cfg {
 			t.Errorf("%s:\n got %+v\nwant %+v", raw, got, want)
 		}
 	}
@@ -89,7 +107,8 @@ func TestParseURLRefuses(t *testing.T) {
 			t.Errorf("%s: the error has the password: %v", raw, err)
 		}
 	}
-	if _, err := parse(t, "etcds://h?ca="+emptyFile(t)); err == nil || !strings.Contains(err.Error(), "PEM") {
+	if _, err := parse(t, "etcds://h?ca="+emptyFile(t)); err == nil ||
+		!strings.Contains(err.Error(), "PEM") {
 		t.Errorf("a CA file without a certificate: %v", err)
 	}
 }
@@ -101,11 +120,13 @@ func TestUnknownParameter(t *testing.T) {
 		"etcds://h": "ca, cert, dial_timeout, key, layout, request_timeout, server_name",
 	} {
 		_, err := parse(t, raw+"?nosuch=1")
-		if want := "\"nosuch\": is not a known query parameter (known: " + known + ")"; !errors.Is(err, backend.ErrInvalid) || !strings.HasSuffix(err.Error(), want) {
+		if want := "\"nosuch\": is not a known query parameter (known: " + known +
+			")"; !errors.Is(err, backend.ErrInvalid) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", raw, err, want)
 		}
 		for name := range strings.SplitSeq(known, ", ") {
-			if _, err := parse(t, raw+"?"+name+"="); err != nil && !strings.Contains(err.Error(), "is not a duration") && name != "layout" {
+			if _, err := parse(t, raw+"?"+name+"="); err != nil &&
+				!strings.Contains(err.Error(), "is not a duration") && name != "layout" {
 				t.Errorf("%s of %s: %v", name, raw, err)
 			}
 		}
@@ -124,7 +145,12 @@ func TestNewRefuses(t *testing.T) {
 	_, err := New(nil, Config{})
 	want(t, "no client", err, backend.ErrInvalid)
 	c := client(t, "127.0.0.1:1")
-	for _, cfg := range []Config{{Layout: "x"}, {RequestTimeout: -1}, {Prefix: sideRoot}, {Prefix: strings.Repeat("p", 2000)}} {
+	for _, cfg := range []Config{
+		{Layout: "x"},
+		{RequestTimeout: -1},
+		{Prefix: sideRoot},
+		{Prefix: strings.Repeat("p", 2000)},
+	} {
 		_, err := New(c, cfg)
 		want(t, "bad Config", err, backend.ErrInvalid)
 	}
@@ -136,7 +162,10 @@ func TestNewRefuses(t *testing.T) {
 // covers: I10, X15
 func TestTLSAndUsers(t *testing.T) {
 	srv := testserver.Etcd(t, testserver.WithTLS())
-	admin, err := clientv3.New(clientv3.Config{Endpoints: []string{srv.URL()}, TLS: srv.TLS.Config, DialTimeout: patience})
+	admin, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{srv.URL()}, TLS: srv.TLS.Config,
+		DialTimeout: patience,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +173,8 @@ func TestTLSAndUsers(t *testing.T) {
 	ctx := t.Context()
 	_, err = admin.RoleAdd(ctx, "locks")
 	want(t, "role", err, nil)
-	_, err = admin.RoleGrantPermission(ctx, "locks", "holdfast/", "holdfast0", clientv3.PermissionType(clientv3.PermReadWrite))
+	_, err = admin.RoleGrantPermission(ctx, "locks", "holdfast/", "holdfast0",
+		clientv3.PermissionType(clientv3.PermReadWrite))
 	want(t, "permission", err, nil)
 	for _, user := range []string{"root", "app"} {
 		_, err = admin.UserAdd(ctx, user, "s3cret-"+user)
@@ -196,8 +226,9 @@ func TestBadCertificate(t *testing.T) {
 		"etcds://127.0.0.1:1," + srv.Addr() + "?request_timeout=2s":              unknown,
 		"etcds://localhost:" + strings.TrimPrefix(srv.Addr(), "127.0.0.1:") + ca: "localhost",
 		"etcds://" + srv.Addr() + ca + "&server_name=db.internal":                "db.internal",
-		"etcds://" + refusing(t, srv.TLS) + ca:                                   "certificate required",
-		"etcds://" + testserver.Etcd(t).Addr() + "?request_timeout=2s":           "EOF",
+		"etcds://" + refusing(t, srv.TLS) +
+			ca: "certificate required",
+		"etcds://" + testserver.Etcd(t).Addr() + "?request_timeout=2s": "EOF",
 	} {
 		t.Run(why, func(t *testing.T) {
 			t.Parallel()
@@ -215,13 +246,15 @@ func TestBadCertificate(t *testing.T) {
 			}
 		})
 	}
-	opened(t, "etcds://localhost:"+strings.TrimPrefix(srv.Addr(), "127.0.0.1:")+ca+"&server_name=127.0.0.1")
+	opened(t, "etcds://localhost:"+strings.TrimPrefix(srv.Addr(), "127.0.0.1:")+ca+
+		"&server_name=127.0.0.1")
 }
 
 // refusing is a server that wants client certificates, and has none to its taste.
 func refusing(t *testing.T, certs *testserver.TLS) string {
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		Certificates: certs.Config.Certificates, ClientAuth: tls.RequireAnyClientCert, NextProtos: []string{"h2"},
+		Certificates: certs.Config.Certificates, ClientAuth: tls.RequireAnyClientCert,
+		NextProtos: []string{"h2"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +268,8 @@ func refusing(t *testing.T, certs *testserver.TLS) string {
 				return
 			}
 			_, _ = conn.Read(make([]byte, 1))
-			// What the client sent meanwhile is read, or the kernel would reset the connection, and the alert with it.
+			// What the client sent meanwhile is read, or the kernel would reset the connection, and
+			// the alert with it.
 			raw := conn.(*tls.Conn).NetConn().(*net.TCPConn) //nolint:forcetypeassert // it is one
 			_ = raw.SetDeadline(time.Now().Add(patience))
 			_ = raw.CloseWrite()

@@ -110,12 +110,15 @@ func (b *Backend) follow(ctx context.Context, w *watcher) {
 	}
 }
 
-// watching is the context of a watch. The client makes one stream for all watches whose contexts have the
-// same metadata, and its token is the one that it was opened with, for as long as there is a watch on it:
-// once that token is over no watch on it is confirmed any more. So after a refusal they are on another.
+// watching is the context of a watch. The client makes one stream for all watches whose contexts
+// have the same metadata, and its token is the one that it was opened with, for as long as there is
+// a watch on it:
+// once that token is over no watch on it is confirmed any more. So after a refusal they are on
+// another.
 func watching(ctx context.Context, stream int64) context.Context {
 	if stream > 0 { // safeguard: etcd-stream
-		ctx = metadata.AppendToOutgoingContext(ctx, "holdfast-stream", strconv.FormatInt(stream, 10))
+		ctx = metadata.AppendToOutgoingContext(ctx, "holdfast-stream",
+			strconv.FormatInt(stream, 10))
 	}
 	return clientv3.WithRequireLeader(ctx)
 }
@@ -193,8 +196,12 @@ func (b *Backend) deleted(w *watcher, key string, revision int64) {
 func (w *watcher) ended(e *entry) {
 	if e.granted {
 		now := time.Now()
-		w.past = append(w.past, backend.Past{Meta: e.Meta, Token: e.token(), For: now.Sub(w.turned)})
-		w.past = slices.Clone(w.past[max(0, len(w.past)-backend.MaxBefore):]) // earlier ones are in grants
+		w.past = append(w.past, backend.Past{
+			Meta: e.Meta, Token: e.token(),
+			For: now.Sub(w.turned),
+		})
+		// Earlier ones are in grants.
+		w.past = slices.Clone(w.past[max(0, len(w.past)-backend.MaxBefore):])
 		w.turned = now
 	}
 }
@@ -279,7 +286,10 @@ func (b *Backend) prove(lc *localClaim) {
 		case !lc.asked.Equal(a.sent): // safeguard: etcd-proof-deadline
 			b.hub.Wake(lc.topic, backend.Wake{})
 		default:
-			grant := backend.Grant{Token: now.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1), State: r.state}
+			grant := backend.Grant{
+				Token: now.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1),
+				State: r.state,
+			}
 			if w := b.watchers[lc.paths.queue]; w != nil {
 				grant.Before = w.past
 			}

@@ -27,8 +27,10 @@ func TestWeightIsInTheKey(t *testing.T) {
 		p := b.scheme.paths(claim.Key)
 		acquired(t, b, claim)
 		keys := entries(t, c, p.queue+"p/")
-		if len(keys) != 1 || !strings.HasPrefix(keys[0], p.queue+want) || strings.Contains(keys[0][len(p.queue+want):], "/") {
-			t.Errorf("weight %d has the entries %q, want %s%s and a slot", weight, keys, p.queue, want)
+		if len(keys) != 1 || !strings.HasPrefix(keys[0], p.queue+want) ||
+			strings.Contains(keys[0][len(p.queue+want):], "/") {
+			t.Errorf("weight %d has the entries %q, want %s%s and a slot", weight, keys, p.queue,
+				want)
 		}
 		if _, err := b.Release(t.Context(), claim); err != nil {
 			t.Errorf("Release = %v", err)
@@ -41,8 +43,10 @@ func TestForeignWeights(t *testing.T) {
 	p := scheme{prefix: defaultPrefix}.paths("k")
 	for key, ok := range map[string]bool{
 		"p/3/slot": true, "p/3/2/slot": true, "p/3/3/slot": true,
-		"p/3/1/slot": false, "p/3/0/slot": false, "p/3/-2/slot": false, "p/3/4/slot": false, "p/3/x/slot": false,
-		"p/x/2/slot": false, "p/0/2/slot": false, "p/3/2/1/slot": false, "s/3/2/slot": false, "x/3/2/slot": false,
+		"p/3/1/slot": false, "p/3/0/slot": false, "p/3/-2/slot": false, "p/3/4/slot": false,
+		"p/3/x/slot": false,
+		"p/x/2/slot": false, "p/0/2/slot": false, "p/3/2/1/slot": false, "s/3/2/slot": false,
+		"x/3/2/slot": false,
 	} {
 		if k, got := p.kind(p.queue + key); got != ok || ok && (k.class != permit || k.limit != 3) {
 			t.Errorf("%s is read as %+v, %v; want %v", key, k, got, ok)
@@ -70,7 +74,9 @@ func TestWeightsOnlyMoveForward(t *testing.T) {
 		for gone := -1; gone < entriesOfOne; gone++ {
 			before, q := &queue{}, &queue{}
 			for i, w := range weights {
-				of := func() *entry { return &entry{created: int64(i + 1), kind: kind{permit, limit, w}} }
+				of := func() *entry {
+					return &entry{created: int64(i + 1), kind: kind{permit, limit, w}}
+				}
 				if before.entries = append(before.entries, of()); i != gone {
 					q.entries = append(q.entries, of())
 				}
@@ -80,7 +86,8 @@ func TestWeightsOnlyMoveForward(t *testing.T) {
 			sum, waits := 0, false
 			for _, e := range q.entries {
 				if waits = waits || !e.granted; waits && e.granted {
-					t.Fatalf("weights %v without %d: %+v holds behind one that waits", weights, gone, e)
+					t.Fatalf("weights %v without %d: %+v holds behind one that waits", weights,
+						gone, e)
 				}
 				if e.granted {
 					sum += e.weight
@@ -104,11 +111,15 @@ func TestWeightsOnlyMoveForward(t *testing.T) {
 
 // covers: Q12
 func TestAdmitsByWeight(t *testing.T) {
-	q := &queue{entries: []*entry{{created: 1, kind: kind{permit, 5, 2}}, {created: 2, kind: kind{permit, 5, 1}}}}
+	q := &queue{entries: []*entry{
+		{created: 1, kind: kind{permit, 5, 2}},
+		{created: 2, kind: kind{permit, 5, 1}},
+	}}
 	q.settle()
 	for weight, want := range []bool{0: true, 1: true, 2: true, 3: false, 5: false} {
 		if got := q.admits(heavy("k", 5, weight)); got != want {
-			t.Errorf("beside 3 of 5 a claim of weight %d is admitted: %v, want %v", weight, got, want)
+			t.Errorf("beside 3 of 5 a claim of weight %d is admitted: %v, want %v", weight, got,
+				want)
 		}
 	}
 }

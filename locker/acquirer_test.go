@@ -11,15 +11,17 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// The last of a process that waits gives up: its Lock returns when its place, or a grant without an answer,
-// is out of the store. Who comes meanwhile asks only after that, not beside a claim that nobody wants.
+// The last of a process that waits gives up: its Lock returns when its place, or a grant without an
+// answer, is out of the store. Who comes meanwhile asks only after that, not beside a claim that
+// nobody wants.
 //
 // covers: W7, W8, X11
 func TestLockReturnsWhenItsClaimIsWithdrawn(t *testing.T) {
 	const takes = 50 * time.Millisecond // less than a failing Lock waits for
 	for name, test := range map[string]struct {
-		b       *hooked
-		granted bool // the key is free, and no answer to who gives up arrives; else another process holds it
+		b *hooked
+		// the key is free, and no answer to who gives up arrives; else another process holds it
+		granted bool
 		comes   bool // another of this process wants the key during the withdrawal
 	}{
 		"a place":                                {b: hook()},
@@ -49,7 +51,8 @@ func TestLockReturnsWhenItsClaimIsWithdrawn(t *testing.T) {
 				time.AfterFunc(takes/2, comes)
 				time.Sleep(takes)
 				if n := b.acquires.Load() - asked; n > 0 {
-					t.Errorf("%d attempts beside the claim of who gave up, want none before it is withdrawn", n)
+					t.Errorf("%d attempts beside the claim of who gave up, want none before "+
+						"it is withdrawn", n)
 				}
 				return storetest.Release(ctx, b.Backend, c)
 			}
@@ -59,7 +62,8 @@ func TestLockReturnsWhenItsClaimIsWithdrawn(t *testing.T) {
 					_, err := b.Backend.TryAcquire(t.Context(), held)
 					storetest.Want(t, "TryAcquire of who holds", err, nil)
 				}
-				type locks = func(context.Context, string, ...locker.Option) (*locker.Guard[struct{}], error)
+				type locks = func(context.Context, string,
+					...locker.Option) (*locker.Guard[struct{}], error)
 				uses := func(lock locks) error {
 					g, err := lock(t.Context(), "k", locker.WaitLimit(time.Minute))
 					if err != nil {
@@ -75,10 +79,12 @@ func TestLockReturnsWhenItsClaimIsWithdrawn(t *testing.T) {
 				_, err := l.Lock(t.Context(), "k", locker.WaitLimit(time.Second))
 				wantErr(t, err, locker.ErrNotAcquired, context.DeadlineExceeded)
 				if took := time.Since(began); took != time.Second+takes {
-					t.Errorf("Lock returned after %v, want with the end of the withdrawal, at %v", took, time.Second+takes)
+					t.Errorf("Lock returned after %v, want with the end of the withdrawal, at %v",
+						took, time.Second+takes)
 				}
 				if !test.granted {
-					storetest.Want(t, "Release of who holds", storetest.Release(t.Context(), b.Backend, held), nil)
+					storetest.Want(t, "Release of who holds",
+						storetest.Release(t.Context(), b.Backend, held), nil)
 				}
 				if !test.comes {
 					wantNothing(t, b, "k")

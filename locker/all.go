@@ -16,18 +16,23 @@ type Guards[T any] struct {
 	guards []*Guard[T] // in the order of keys
 }
 
-// All locks every one of keys, or none. Keys that are free are asked for at once, 64 at a time, so that ten of
-// them take as long as one; etcd, and a Redis that is no Cluster, take them in one request. The first that is not free is waited for, and so on in sorted order, while those
-// before it are held and none behind it is: so two calls of All cannot wait for each other. When it fails it gives
-// up what it has. ctx and a [WaitLimit] bound the whole. A key that is given twice is locked once. The error is that
-// of the key that failed; no keys at all is a *[backend.InvalidError].
+// All locks every one of keys, or none. Keys that are free are asked for at once, 64 at a time, so
+// that ten of them take as long as one; etcd, and a Redis that is no Cluster, take them in one
+// request. The first that is not free is waited for, and so on in sorted order, while those before
+// it are held and none behind it is: so two calls of All cannot wait for each other. When it fails
+// it gives up what it has. ctx and a [WaitLimit] bound the whole. A key that is given twice is
+// locked once. The error is that of the key that failed; no keys at all is a
+// *[backend.InvalidError].
 //
-// Each key is locked under the Context of the one before: if one is lost while another is still waited for, All
-// fails. The hold of a key that was given back for a while has the [Hold].TookOver of the one before that. Where l
-// is no *[Client], each is locked by its Lock, one after the other.
-func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option) (_ *Guards[T], err error) {
+// Each key is locked under the Context of the one before: if one is lost while another is still
+// waited for, All fails. The hold of a key that was given back for a while has the [Hold].TookOver
+// of the one before that. Where l is no *[Client], each is locked by its Lock, one after the other.
+func All[T any](ctx context.Context, l Locker[T], keys []string,
+	opts ...Option,
+) (_ *Guards[T], err error) {
 	if len(keys) == 0 {
-		return nil, &Error{"lock", "", &causes{[]error{ErrNotAcquired, &backend.InvalidError{Field: "keys", Reason: "is empty"}}}}
+		none := &backend.InvalidError{Field: "keys", Reason: "is empty"}
+		return nil, &Error{"lock", "", &causes{[]error{ErrNotAcquired, none}}}
 	}
 	var o call
 	o.apply(opts)
@@ -73,11 +78,12 @@ func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option)
 	return all, nil
 }
 
-// unlockBehind unlocks, and goes on behind the caller's back if that takes long: a store that is silent
-// would make it wait for a TTL per key, which is no part of the time that the caller gave.
+// unlockBehind unlocks, and goes on behind the caller's back if that takes long: a store that is
+// silent would make it wait for a TTL per key, which is no part of the time that the caller gave.
 func (g *Guards[T]) unlockBehind() error {
 	var err error
-	if behind(func() { err = g.Unlock() }) { // each guard is counted by its Client until it is unlocked
+	// Each guard is counted by its Client until it is unlocked.
+	if behind(func() { err = g.Unlock() }) {
 		return err
 	}
 	return nil
@@ -128,8 +134,9 @@ func (g *Guards[T]) Context() context.Context {
 	return g.guards[len(g.guards)-1].Context() // a descendant of all the others'
 }
 
-// Unlock releases all, and returns the errors of [Guard.Unlock] joined, the last key's first. The requests to the
-// store are made at once, or are one, as All's. What a Binder does at the end of a hold is done one after the other, last first.
+// Unlock releases all, and returns the errors of [Guard.Unlock] joined, the last key's first. The
+// requests to the store are made at once, or are one, as All's. What a Binder does at the end of a
+// hold is done one after the other, last first.
 func (g *Guards[T]) Unlock() error {
 	if g == nil {
 		return &Error{"unlock", "", ErrUnlocked}

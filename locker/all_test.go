@@ -19,7 +19,8 @@ func TestAllLocksSortedOnceEach(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(all.Keys(), []string{"a", "b", "c"}) || all.Guard("b") == nil || all.Guard("x") != nil {
+		if !slices.Equal(all.Keys(), []string{"a", "b", "c"}) || all.Guard("b") == nil ||
+			all.Guard("x") != nil {
 			t.Errorf("keys %v", all.Keys())
 		}
 		if v, err := all.Values(); err != nil || len(v) != 3 {
@@ -94,48 +95,51 @@ func TestAllEndsWithTheFirstLoss(t *testing.T) {
 		}
 		return b.Backend.Renew(ctx, c)
 	}
-	bubble(t, b, locker.Config{TTL: 3 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		all, err := locker.All(t.Context(), l, []string{"a", "b", "c"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-all.Context().Done():
-		case <-time.After(time.Minute):
-		}
-		wantErr(t, context.Cause(all.Context()), locker.ErrLost)
-		_, err = all.Values()
-		wantErr(t, err, locker.ErrLost)
-		wantErr(t, all.Unlock(), locker.ErrLost)
-		wantHeld(t, b, "c", false)
-	})
+	bubble(t, b, locker.Config{TTL: 3 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			all, err := locker.All(t.Context(), l, []string{"a", "b", "c"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-all.Context().Done():
+			case <-time.After(time.Minute):
+			}
+			wantErr(t, context.Cause(all.Context()), locker.ErrLost)
+			_, err = all.Values()
+			wantErr(t, err, locker.ErrLost)
+			wantErr(t, all.Unlock(), locker.ErrLost)
+			wantHeld(t, b, "c", false)
+		})
 }
 
-// One of the locks is lost while the next one is waited for: All fails then, and does not wait for what it has no
-// use for.
+// One of the locks is lost while the next one is waited for: All fails then, and does not wait for
+// what it has no use for.
 //
 // covers: B1
 func TestAllFailsWhenOneIsLostMeanwhile(t *testing.T) {
 	b := hook()
 	b.renew = func(context.Context, backend.Claim) error { return backend.ErrLost }
-	bubble(t, b, locker.Config{TTL: 3 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		defer holder(t, b)()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		began := time.Now()
-		_, err := locker.All(ctx, l, []string{"j", "k"})
-		wantErr(t, err, locker.ErrNotAcquired, locker.ErrLost)
-		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("All failed after %v, of locks with a TTL of 3s", took)
-		}
-	})
+	bubble(t, b, locker.Config{TTL: 3 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			defer holder(t, b)()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			began := time.Now()
+			_, err := locker.All(ctx, l, []string{"j", "k"})
+			wantErr(t, err, locker.ErrNotAcquired, locker.ErrLost)
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("All failed after %v, of locks with a TTL of 3s", took)
+			}
+		})
 }
 
 // covers: G3
 func TestLockingAgainUnderTheGuardWouldDeadlock(t *testing.T) {
 	b := hook()
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
-		other, err := locker.New(b, locker.Fixed(7), locker.Config{}) // another Client of the same store is no way around
+		// Another Client of the same store is no way around.
+		other, err := locker.New(b, locker.Fixed(7), locker.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +156,8 @@ func TestLockingAgainUnderTheGuardWouldDeadlock(t *testing.T) {
 			}
 			_, err = l.TryLock(ctx, "k")
 			wantErr(t, err, backend.ErrHeld)
-			return locker.Do(ctx, l, "other", func(ctx context.Context, _ struct{}) error { // two deep
+			// Two deep.
+			return locker.Do(ctx, l, "other", func(ctx context.Context, _ struct{}) error {
 				_, err := l.Lock(ctx, "k")
 				wantErr(t, err, locker.ErrWouldDeadlock)
 				return nil

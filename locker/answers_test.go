@@ -44,43 +44,44 @@ func (m *miscounting) ReleaseAll(ctx context.Context, claims []backend.Claim) ([
 	return answers, err
 }
 
-// A backend that gives fewer answers than it was asked for has given none: nobody is taken for one that was
-// answered, and releases are repeated.
+// A backend that gives fewer answers than it was asked for has given none: nobody is taken for one
+// that was answered, and releases are repeated.
 //
 // covers: A3, W4
 func TestFewerAnswersThanQuestions(t *testing.T) {
 	b := &miscounting{hooked: hook()}
-	bubble(t, b, locker.Config{TTL: time.Minute, StoreTimeout: time.Hour}, func(t *testing.T, l *locker.Client[struct{}]) {
-		end := holder(t, b.hooked)
-		ctx, cancel := context.WithCancel(t.Context())
-		var readers sync.WaitGroup
-		for range 100 {
-			readers.Go(func() {
-				_, err := l.Lock(ctx, "k", locker.Shared())
-				wantErr(t, err, context.Canceled)
-			})
-		}
-		time.Sleep(10 * time.Minute)
-		if b.beats.Load() == 0 {
-			t.Error("no heartbeat: this test shows nothing")
-		}
-		cancel()
-		readers.Wait()
-		time.Sleep(time.Second)
-		if b.withdrawn.Load() == 0 {
-			t.Error("no releases of several claims: this test shows nothing")
-		}
-		before := b.releases.Load()
-		b.right.Store(true)
-		time.Sleep(time.Minute)
-		if again := b.releases.Load() - before; again < 2 {
-			t.Errorf("%d releases without an answer were repeated", again)
-		}
-		end()
-		if err := mustLock(t, l, "k").Unlock(); err != nil {
-			t.Errorf("Unlock = %v", err)
-		}
-	})
+	bubble(t, b, locker.Config{TTL: time.Minute, StoreTimeout: time.Hour},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			end := holder(t, b.hooked)
+			ctx, cancel := context.WithCancel(t.Context())
+			var readers sync.WaitGroup
+			for range 100 {
+				readers.Go(func() {
+					_, err := l.Lock(ctx, "k", locker.Shared())
+					wantErr(t, err, context.Canceled)
+				})
+			}
+			time.Sleep(10 * time.Minute)
+			if b.beats.Load() == 0 {
+				t.Error("no heartbeat: this test shows nothing")
+			}
+			cancel()
+			readers.Wait()
+			time.Sleep(time.Second)
+			if b.withdrawn.Load() == 0 {
+				t.Error("no releases of several claims: this test shows nothing")
+			}
+			before := b.releases.Load()
+			b.right.Store(true)
+			time.Sleep(time.Minute)
+			if again := b.releases.Load() - before; again < 2 {
+				t.Errorf("%d releases without an answer were repeated", again)
+			}
+			end()
+			if err := mustLock(t, l, "k").Unlock(); err != nil {
+				t.Errorf("Unlock = %v", err)
+			}
+		})
 }
 
 // listing is a backend that ends each list with an error.
@@ -113,7 +114,8 @@ func TestListThatEndsWithoutAnAnswer(t *testing.T) {
 			keys = append(keys, listed.Key)
 		}
 		var named *locker.Error
-		if !errors.Is(last, errSilence) || !errors.As(last, &named) || !strings.Contains(last.Error(), "jobs/") || len(keys) != 1 {
+		if !errors.Is(last, errSilence) || !errors.As(last, &named) ||
+			!strings.Contains(last.Error(), "jobs/") || len(keys) != 1 {
 			t.Errorf("listed %q, and then %v", keys, last)
 		}
 	})

@@ -9,10 +9,11 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A batch makes one request of those for several keys of All. Each key is locked, or unlocked, by a goroutine of its
-// own, as if it were alone, with its part of the batch in the place of the store: that takes its claim, and tells it what the
-// store answers for it. So there is one way only to get a lease and to end it. The request is sent by the last of them
-// that has come with a claim, or has left. A store that has no such request is asked by each of them itself.
+// A batch makes one request of those for several keys of All. Each key is locked, or unlocked, by a
+// goroutine of its own, as if it were alone, with its part of the batch in the place of the store:
+// that takes its claim, and tells it what the store answers for it. So there is one way only to get
+// a lease and to end it. The request is sent by the last of them that has come with a claim, or has
+// left. A store that has no such request is asked by each of them itself.
 type batch struct {
 	store  backend.Backend
 	send   func(b *batch)
@@ -38,17 +39,19 @@ type part struct {
 }
 
 var (
-	// errNotAsked is why a key of All is not locked before its turn for which nothing was sent to the store, or
-	// nothing of it is there.
+	// errNotAsked is why a key of All is not locked before its turn for which nothing was sent to
+	// the store, or nothing of it is there.
 	errNotAsked = fmt.Errorf("behind a key that is not free: %w", backend.ErrHeld)
 
-	// errNoAnswer is what everybody has been told until the store has answered: nobody knows what it did.
+	// errNoAnswer is what everybody has been told until the store has answered: nobody knows what
+	// it did.
 	errNoAnswer = errors.New("no answer to a request for several keys")
 )
 
 func newBatch(store backend.Backend, n int, send func(*batch)) *batch {
 	b := &batch{
-		store: store, send: send, parts: make([]part, n), claims: make([]backend.Claim, n), away: n, answered: make(chan struct{}),
+		store: store, send: send, parts: make([]part, n), claims: make([]backend.Claim, n), away: n,
+		answered: make(chan struct{}),
 	}
 	for i := range b.parts {
 		b.parts[i] = part{Backend: store, of: b, i: i, err: errNoAnswer}
@@ -59,15 +62,16 @@ func newBatch(store backend.Backend, n int, send func(*batch)) *batch {
 // leave says that nobody comes for the key, or comes any more.
 func (p *part) leave() { p.settle(context.Background(), nil) }
 
-// leave is that of a part of a batch, if store is one: before a wait for another batch, which may wait for this one.
+// leave is that of a part of a batch, if store is one: before a wait for another batch, which may
+// wait for this one.
 func leave(store backend.Backend) {
 	if p, ok := store.(*part); ok {
 		p.leave() // safeguard: all-unlocked-twice
 	}
 }
 
-// come brings a claim, and returns when it is answered. It reports false if that is to be asked for without
-// the others, as the part was left.
+// come brings a claim, and returns when it is answered. It reports false if that is to be asked for
+// without the others, as the part was left.
 func (p *part) come(ctx context.Context, c *backend.Claim) bool {
 	if !p.settle(ctx, c) {
 		return false
@@ -76,8 +80,8 @@ func (p *part) come(ctx context.Context, c *backend.Claim) bool {
 	return !errors.Is(p.err, errors.ErrUnsupported)
 }
 
-// settle has the part settled, by a claim or by none, and sends the request of all when the others are. It
-// reports false if it was settled before.
+// settle has the part settled, by a claim or by none, and sends the request of all when the others
+// are. It reports false if it was settled before.
 func (p *part) settle(ctx context.Context, c *backend.Claim) bool {
 	b := p.of
 	b.mu.Lock()
@@ -118,13 +122,13 @@ func (p *part) Release(ctx context.Context, c backend.Claim) (backend.Released, 
 	return backend.Released{}, p.err
 }
 
-// sendAttempts sends the attempts of the keys before the first that nobody came for. The first of them that is
-// not granted it asks for alone: a key that is free may have more in the store than such a request takes. Then
-// those behind it ask for themselves; if it is held, nobody does.
+// sendAttempts sends the attempts of the keys before the first that nobody came for. The first of
+// them that is not granted it asks for alone: a key that is free may have more in the store than
+// such a request takes. Then those behind it ask for themselves; if it is held, nobody does.
 //
-// Safety: the store grants each claim as by an attempt of its own, which was begun before the request was sent. Of
-// a key that is not granted nothing is in the store, as the store says so; without an answer each attempt is
-// unsure, and withdrawn with a tombstone.
+// Safety: the store grants each claim as by an attempt of its own, which was begun before the
+// request was sent. Of a key that is not granted nothing is in the store, as the store says so;
+// without an answer each attempt is unsure, and withdrawn with a tombstone.
 func sendAttempts(b *batch) {
 	n := 0
 	for n < len(b.parts) && b.parts[n].came {
@@ -145,7 +149,8 @@ func sendAttempts(b *batch) {
 	}
 	if rest := b.parts[len(grants):n]; len(rest) > 0 {
 		first := &rest[0]
-		if first.grant, first.err = b.store.TryAcquire(first.ctx, b.claims[first.i]); first.err == nil {
+		first.grant, first.err = b.store.TryAcquire(first.ctx, b.claims[first.i])
+		if first.err == nil {
 			tell(rest[1:], errors.ErrUnsupported)
 		} else {
 			tell(rest[1:], errNotAsked)
@@ -153,7 +158,8 @@ func sendAttempts(b *batch) {
 	}
 }
 
-// tell is the answer of all of parts. One that is [errors.ErrUnsupported] has them ask by themselves.
+// tell is the answer of all of parts. One that is [errors.ErrUnsupported] has them ask by
+// themselves.
 func tell(parts []part, err error) {
 	for i := range parts {
 		parts[i].err = err

@@ -19,7 +19,8 @@ import (
 // several is a store that takes many keys in one request, as some do.
 type several struct {
 	*hooked
-	odd      string                  // a key that is free, but of which such a request knows too little
+	// a key that is free, but of which such a request knows too little
+	odd      string
 	answer   func(verb string) error // what a request comes to that was executed; nil is the answer
 	lost     func(verb string) bool  // whether it does not arrive
 	sent     func(c []backend.Claim) // is told of each attempt for many
@@ -37,7 +38,9 @@ func (s *several) do(verb string) (executed bool, err error) {
 	return true, err
 }
 
-func (s *several) TryAcquireAll(ctx context.Context, claims []backend.Claim) (grants []backend.Grant, err error) {
+func (s *several) TryAcquireAll(ctx context.Context,
+	claims []backend.Claim,
+) (grants []backend.Grant, err error) {
 	if s.sent != nil {
 		s.sent(claims)
 	}
@@ -63,7 +66,8 @@ func (s *several) TryReleaseAll(ctx context.Context, claims []backend.Claim) ([]
 	executed, err := s.do("release")
 	released := make([]bool, len(claims))
 	for i, c := range claims {
-		if state, _ := s.Inspect(ctx, c.Key); executed && c.Key != s.odd && len(state.Waiters) == 0 {
+		if state, _ := s.Inspect(ctx, c.Key); executed && c.Key != s.odd &&
+			len(state.Waiters) == 0 {
 			_, err := s.Backend.Release(ctx, c)
 			released[i] = err == nil
 		}
@@ -79,16 +83,21 @@ func many() *several { return &several{hooked: hook()} }
 // asked are how many requests of each kind there were.
 func (s *several) asked(t *testing.T, what string, requests, acquires, releases int64) {
 	t.Helper()
-	if r, a, u := s.requests.Swap(0), s.acquires.Swap(0), s.releases.Swap(0); r != requests || a != acquires || u != releases {
-		t.Errorf("%s: %d requests for many keys, %d attempts and %d releases of one, want %d, %d and %d", what, r, a, u, requests, acquires, releases)
+	if r, a, u := s.requests.Swap(0), s.acquires.Swap(0), s.releases.Swap(0); r != requests ||
+		a != acquires || u != releases {
+		t.Errorf("%s: %d requests for many keys, %d attempts and %d releases of one, want "+
+			"%d, %d and %d", what, r, a, u, requests, acquires, releases)
 	}
 }
 
-// Free keys are locked by one request and unlocked by another, 64 in each, where the store can; and each has its own token.
+// Free keys are locked by one request and unlocked by another, 64 in each, where the store can; and
+// each has its own token.
 func TestAllIsOneRequest(t *testing.T) {
 	b := many()
 	b.sent = func(claims []backend.Claim) {
-		if !slices.IsSortedFunc(claims, func(a, b backend.Claim) int { return strings.Compare(a.Key, b.Key) }) {
+		if !slices.IsSortedFunc(claims, func(a, b backend.Claim) int {
+			return strings.Compare(a.Key, b.Key)
+		}) {
 			t.Error("the claims are not in the order of keys")
 		}
 	}
@@ -102,8 +111,10 @@ func TestAllIsOneRequest(t *testing.T) {
 			b.asked(t, fmt.Sprint("All of ", n), requests, 0, 0)
 			for _, key := range all.Keys() {
 				state, err := b.Inspect(t.Context(), key)
-				if err != nil || len(state.Holders) != 1 || all.Guard(key).Hold().Token != state.Holders[0].Token {
-					t.Fatalf("%s: %+v, %v; its guard has token %d", key, state, err, all.Guard(key).Hold().Token)
+				if err != nil || len(state.Holders) != 1 ||
+					all.Guard(key).Hold().Token != state.Holders[0].Token {
+					t.Fatalf("%s: %+v, %v; its guard has token %d", key, state, err,
+						all.Guard(key).Hold().Token)
 				}
 			}
 			wantErr(t, all.Unlock(), nil)
@@ -127,8 +138,8 @@ func TestAllIsOneRequest(t *testing.T) {
 	})
 }
 
-// The first that is not free ends it, whoever holds it: nothing behind it is asked for before it is had, so nothing of it
-// is to be given back, and what is before it is held.
+// The first that is not free ends it, whoever holds it: nothing behind it is asked for before it is
+// had, so nothing of it is to be given back, and what is before it is held.
 //
 // covers: G9
 func TestAllEndsAtWhatIsHeld(t *testing.T) {
@@ -158,7 +169,8 @@ func TestAllEndsAtWhatIsHeld(t *testing.T) {
 				for i, key := range keysOf(5) {
 					wantHeld(t, b, key, i <= 2)
 				}
-				if n, freed := b.acquires.Load(), b.releases.Load(); n > 3 || freed != 0 { // All's own, and then those of a Lock
+				// All's own, and then those of a Lock.
+				if n, freed := b.acquires.Load(), b.releases.Load(); n > 3 || freed != 0 {
 					t.Errorf("%d attempts of one key, %d releases", n, freed)
 				}
 				wantErr(t, holder.Unlock(), nil)
@@ -173,8 +185,8 @@ func TestAllEndsAtWhatIsHeld(t *testing.T) {
 	}
 }
 
-// A key that the request for many does not take, and that is free all the same, costs two more requests at a time: one
-// for it, and one each for those behind it at once.
+// A key that the request for many does not take, and that is free all the same, costs two more
+// requests at a time: one for it, and one each for those behind it at once.
 func TestAllAsksForTheRest(t *testing.T) {
 	b := many()
 	b.odd = "k001"
@@ -192,8 +204,8 @@ func TestAllAsksForTheRest(t *testing.T) {
 	})
 }
 
-// Without an answer nobody knows what the request did. So each key is asked for again by a new claim, when the old one is
-// withdrawn; and each is released again, until the store has said so.
+// Without an answer nobody knows what the request did. So each key is asked for again by a new
+// claim, when the old one is withdrawn; and each is released again, until the store has said so.
 //
 // covers: A2, A4
 func TestAllWithoutAnAnswer(t *testing.T) {
@@ -235,7 +247,8 @@ func TestAllWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// A caller that goes while the request is under way leaves nothing, whether it was granted or is refused later.
+// A caller that goes while the request is under way leaves nothing, whether it was granted or is
+// refused later.
 //
 // covers: A2
 func TestAllIsCancelledInItsRequest(t *testing.T) {
@@ -257,11 +270,15 @@ type router struct {
 	of map[string]*locker.Client[struct{}]
 }
 
-func (r router) Lock(ctx context.Context, key string, opts ...locker.Option) (*locker.Guard[struct{}], error) {
+func (r router) Lock(ctx context.Context, key string,
+	opts ...locker.Option,
+) (*locker.Guard[struct{}], error) {
 	return r.of[key].Lock(ctx, key, opts...)
 }
 
-func (r router) TryLock(ctx context.Context, key string, opts ...locker.Option) (*locker.Guard[struct{}], error) {
+func (r router) TryLock(ctx context.Context, key string,
+	opts ...locker.Option,
+) (*locker.Guard[struct{}], error) {
 	return r.of[key].TryLock(ctx, key, opts...)
 }
 
@@ -289,7 +306,8 @@ func TestAllUnlocksAtEachStore(t *testing.T) {
 		for key, b := range stores {
 			wantHeld(t, b, key, false)
 			if n := b.requests.Load(); n != 0 {
-				t.Errorf("%d requests for many keys at the store of %s, which has one each of a Client", n, key)
+				t.Errorf("%d requests for many keys at the store of %s, which has one "+
+					"each of a Client", n, key)
 			}
 			wantErr(t, r.of[key].Shutdown(t.Context()), nil)
 		}
@@ -306,7 +324,8 @@ func TestAllUnlocksWhatIsLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.ForceRelease(t.Context(), "k002", all.Guard("k002").Hold().Token); err != nil {
+		if _, err := b.ForceRelease(t.Context(), "k002",
+			all.Guard("k002").Hold().Token); err != nil {
 			t.Fatal(err)
 		}
 		err = all.Unlock()
@@ -321,8 +340,8 @@ func TestAllUnlocksWhatIsLost(t *testing.T) {
 	})
 }
 
-// Claims whose release is to leave more than a free key are released by themselves: a tombstone, where an attempt had no
-// answer.
+// Claims whose release is to leave more than a free key are released by themselves: a tombstone,
+// where an attempt had no answer.
 //
 // covers: A4
 func TestAllLeavesTombstones(t *testing.T) {

@@ -13,14 +13,16 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A Lock has begun, and Close ends the waits before it is one of them. It fails at once all the same,
-// although its process holds the key: nobody comes to end its wait later.
+// A Lock has begun, and Close ends the waits before it is one of them. It fails at once all the
+// same, although its process holds the key: nobody comes to end its wait later.
 //
 // covers: G1
 func TestLockThatBeganBeforeCloseAndWaitsAfterIt(t *testing.T) {
 	b := hook()
 	begins := func() {}
-	cfg := locker.Config{Observer: calls{begin: map[string]func(){locker.OpLock: func() { begins() }}}}
+	cfg := locker.Config{Observer: calls{begin: map[string]func(){locker.OpLock: func() {
+		begins()
+	}}}}
 	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
 		g := mustLock(t, l, "k")
 		ctx, cancel := context.WithCancel(context.Background())
@@ -52,15 +54,17 @@ func TestLockThatBeganBeforeCloseAndWaitsAfterIt(t *testing.T) {
 	})
 }
 
-// A renewal is due and waits for its turn, behind as many as may be in flight, when a Check renews the lease.
-// When its turn comes nothing is due; the lease is renewed again when it is, as long as its hold lasts.
+// A renewal is due and waits for its turn, behind as many as may be in flight, when a Check renews
+// the lease. When its turn comes nothing is due; the lease is renewed again when it is, as long as
+// its hold lasts.
 //
 // covers: B2
 func TestRenewalWhoseTurnComesAfterACheck(t *testing.T) {
 	const ttl, inFlight = 1500 * time.Millisecond, 256
 	b, renew, _ := switchable()
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
-		asked, renewed, answer := make(chan string, 2*inFlight), make(chan string, 2*inFlight), make(chan struct{})
+		asked, renewed, answer := make(chan string, 2*inFlight), make(chan string, 2*inFlight),
+			make(chan struct{})
 		renew(func(ctx context.Context, c backend.Claim) error {
 			if strings.HasPrefix(c.Key, "other") {
 				select {
@@ -78,7 +82,8 @@ func TestRenewalWhoseTurnComesAfterACheck(t *testing.T) {
 			others = append(others, mustLock(t, l, fmt.Sprint("other", i), locker.TTL(4*ttl)))
 		}
 		time.Sleep(1750 * time.Millisecond)
-		g := mustLock(t, l, "k", locker.TTL(ttl)) // due 0.45 to 0.55 seconds later, so after 2.2 to 2.3
+		// due 0.45 to 0.55 seconds later, so after 2.2 to 2.3.
+		g := mustLock(t, l, "k", locker.TTL(ttl))
 		time.Sleep(600 * time.Millisecond)
 		synctest.Wait()
 		if len(asked) != inFlight || len(renewed) > 0 {

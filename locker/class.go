@@ -12,11 +12,11 @@ import (
 // maxClass is how long a class may be, in bytes: it is in each span, and a label of each metric.
 const maxClass = 64
 
-// ClassOf returns what the keys that fit a pattern of [Config.Classes] are called: what stands before
-// its first wildcard, which is one of * ? [ and \, without separators at the end (- _ . : / | # = @ ~).
-// So "order-*" gives "order", "shop/invoice/*" gives "shop/invoice", and "leader" itself. The error is
-// a *[backend.InvalidError]: the pattern is none, or such a class would be empty, over 64 bytes, or not
-// UTF-8.
+// ClassOf returns what the keys that fit a pattern of [Config.Classes] are called: what stands
+// before its first wildcard, which is one of * ? [ and \, without separators at the end (- _ . : /
+// | # = @ ~). So "order-*" gives "order", "shop/invoice/*" gives "shop/invoice", and "leader"
+// itself. The error is a *[backend.InvalidError]: the pattern is none, or such a class would be
+// empty, over 64 bytes, or not UTF-8.
 func ClassOf(pattern string) (string, error) {
 	class, reason := classOf(pattern), ""
 	_, err := path.Match(pattern, "")
@@ -26,7 +26,8 @@ func ClassOf(pattern string) (string, error) {
 	case class == "":
 		reason = "has no text before its first wildcard, which the class would be called by"
 	case len(class) > maxClass:
-		reason = "gives a class of " + strconv.Itoa(len(class)) + " bytes, over " + strconv.Itoa(maxClass)
+		reason = "gives a class of " + strconv.Itoa(len(class)) + " bytes, over " +
+			strconv.Itoa(maxClass)
 	case !utf8.ValidString(class):
 		reason = "gives a class that is not UTF-8"
 	default:

@@ -18,8 +18,10 @@ import (
 
 func TestClassOf(t *testing.T) {
 	for pattern, want := range map[string]string{
-		"order-*": "order", "invoice/*": "invoice", "user:*:cart": "user", "leader": "leader", "flash-sale-?": "flash-sale",
-		"sku_[0-9]*": "sku", "shop/order-*": "shop/order", `a\*b`: "a", "größe~*": "größe", "a.-_:/|#=@~*": "a", "seat-*-": "seat",
+		"order-*": "order", "invoice/*": "invoice", "user:*:cart": "user", "leader": "leader",
+		"flash-sale-?": "flash-sale",
+		"sku_[0-9]*":   "sku", "shop/order-*": "shop/order", `a\*b`: "a", "größe~*": "größe",
+		"a.-_:/|#=@~*": "a", "seat-*-": "seat",
 		strings.Repeat("x", 64) + "*": strings.Repeat("x", 64),
 	} {
 		if got, err := locker.ClassOf(pattern); got != want || err != nil {
@@ -27,14 +29,18 @@ func TestClassOf(t *testing.T) {
 		}
 	}
 	for pattern, reason := range map[string]string{
-		"": "no text", "*": "no text", "?-order": "no text", "-*": "no text", "order-[": "no pattern", `order-\`: "no pattern",
-		"order-[]a]": "no pattern", "a\xff-*": "not UTF-8", strings.Repeat("x", 65) + "*": "65 bytes, over 64",
+		"": "no text", "*": "no text", "?-order": "no text", "-*": "no text",
+		"order-[": "no pattern", `order-\`: "no pattern",
+		"order-[]a]": "no pattern", "a\xff-*": "not UTF-8", strings.Repeat("x", 65) +
+			"*": "65 bytes, over 64",
 	} {
 		_, err := locker.ClassOf(pattern)
-		_, newErr := locker.New(membackend.New(), locker.Bare, locker.Config{Classes: []string{"order-*", pattern}})
+		_, newErr := locker.New(membackend.New(), locker.Bare,
+			locker.Config{Classes: []string{"order-*", pattern}})
 		for _, err := range []error{err, newErr} {
 			var invalid *backend.InvalidError
-			if !errors.As(err, &invalid) || invalid.Field != "Classes" || invalid.Value != pattern || !strings.Contains(invalid.Reason, reason) {
+			if !errors.As(err, &invalid) || invalid.Field != "Classes" ||
+				invalid.Value != pattern || !strings.Contains(invalid.Reason, reason) {
 				t.Errorf("%q: %v, want an error with %q", pattern, err, reason)
 			}
 		}
@@ -55,7 +61,9 @@ func (c *classes) add(op string, h locker.Hold) {
 	}
 }
 
-func (c *classes) Begin(ctx context.Context, op string, h locker.Hold) (context.Context, func(locker.Hold, error)) {
+func (c *classes) Begin(ctx context.Context, op string,
+	h locker.Hold,
+) (context.Context, func(locker.Hold, error)) {
 	c.add(op, h)
 	return ctx, func(h locker.Hold, _ error) { c.add(op, h) }
 }
@@ -72,11 +80,17 @@ func TestEveryOperationHasTheClass(t *testing.T) {
 		}
 		return storetest.Release(ctx, b.Backend, c)
 	}
-	cfg := locker.Config{Observer: seen, Namespace: "ns", Classes: []string{"order-9*", "order-*", "job-[a-z]"}, TTL: 3 * time.Second}
+	cfg := locker.Config{
+		Observer: seen, Namespace: "ns",
+		Classes: []string{"order-9*", "order-*", "job-[a-z]"}, TTL: 3 * time.Second,
+	}
 	patterns := cfg.Classes
 	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
 		patterns[1] = "*" // the Client has its own
-		want := map[string]string{"order-17": "order", "order-17/line-1": "", "order-91": "order-9", "job-a": "job", "job-A": "", "order": ""}
+		want := map[string]string{
+			"order-17": "order", "order-17/line-1": "", "order-91": "order-9",
+			"job-a": "job", "job-A": "", "order": "",
+		}
 		for key, class := range want {
 			g := mustLock(t, l, key)
 			if got := g.Hold().Class; got != class {
@@ -99,7 +113,10 @@ func TestEveryOperationHasTheClass(t *testing.T) {
 		wg.Wait()
 		_ = mustLock(t, l, "order-17", locker.Shared()).Unlock()
 		time.Sleep(time.Minute) // until what is released behind the callers is
-		for _, op := range []string{locker.OpLock, locker.OpWait, locker.OpLease, locker.OpAttempt, locker.OpRenew, locker.OpRelease} {
+		for _, op := range []string{
+			locker.OpLock, locker.OpWait, locker.OpLease, locker.OpAttempt,
+			locker.OpRenew, locker.OpRelease,
+		} {
 			if got := seen.seen[op]; !slices.Equal(got, []string{"order-17 order"}) {
 				t.Errorf("%s is told of %q", op, got)
 			}

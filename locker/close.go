@@ -68,8 +68,8 @@ func (c *core) endHolds(cause error) {
 	}
 }
 
-// allLeases returns the leases that are held. One that is on its way to the caller that waited for it may
-// be missing: its hold looks for Close itself, see newHold.
+// allLeases returns the leases that are held. One that is on its way to the caller that waited for
+// it may be missing: its hold looks for Close itself, see newHold.
 func (c *core) allLeases() []*lease {
 	c.mu.Lock()
 	all, cohorts := slices.Collect(maps.Keys(c.alone)), slices.Collect(maps.Values(c.cohorts))
@@ -113,10 +113,11 @@ func (c *core) drain(ctx context.Context) error {
 		left = append(left, fmt.Sprintf("not unlocked: %s", strings.Join(held, "; ")))
 	}
 	if len(open) > 0 {
-		left = append(left, fmt.Sprintf("what is protected is not closed: %s", strings.Join(open, ", ")))
+		left = append(left, "what is protected is not closed: "+strings.Join(open, ", "))
 	}
 	if pending > 0 {
 		left = append(left, fmt.Sprintf("%d releases not confirmed", pending))
 	}
-	return fmt.Errorf("holdfast: close: %s: %w", strings.Join(append(left, "out of time"), "; "), ended(ctx))
+	left = append(left, "out of time")
+	return fmt.Errorf("holdfast: close: %s: %w", strings.Join(left, "; "), ended(ctx))
 }

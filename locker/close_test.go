@@ -106,20 +106,24 @@ func TestCloseOutOfTimeCutsGuardsOff(t *testing.T) {
 	})
 }
 
-// Close finds every hold, whether its lease is its own or a cohort's, and also one that was handed on. It
-// ends their contexts at once, and those that are still not unlocked are lost and named when its time is
-// over.
+// Close finds every hold, whether its lease is its own or a cohort's, and also one that was handed
+// on. It ends their contexts at once, and those that are still not unlocked are lost and named when
+// its time is over.
 //
 // covers: G1
 func TestCloseFindsEveryHold(t *testing.T) {
 	type client = locker.Client[struct{}]
 	type guard = *locker.Guard[struct{}]
 	with := func(opts ...locker.Option) func(t *testing.T, l *client) (guard, error) {
-		return func(t *testing.T, l *client) (guard, error) { return l.Lock(t.Context(), "k", opts...) }
+		return func(t *testing.T, l *client) (guard, error) {
+			return l.Lock(t.Context(), "k", opts...)
+		}
 	}
 	for name, lock := range map[string]func(t *testing.T, l *client) (guard, error){
-		"lock":      with(),
-		"trylock":   func(t *testing.T, l *client) (guard, error) { return l.TryLock(t.Context(), "k") },
+		"lock": with(),
+		"trylock": func(t *testing.T, l *client) (guard, error) {
+			return l.TryLock(t.Context(), "k")
+		},
 		"shared":    with(locker.Shared()),
 		"permit":    with(locker.Permit(2)),
 		"reentrant": with(locker.Reentrant("o")),
@@ -155,11 +159,14 @@ func TestCloseFindsEveryHold(t *testing.T) {
 			closed := make(chan error, 1)
 			go func() { closed <- l.Close() }()
 			synctest.Wait()
-			if cause := context.Cause(g.Context()); !errors.Is(cause, locker.ErrClosed) || errors.Is(cause, locker.ErrLost) {
+			if cause := context.Cause(g.Context()); !errors.Is(cause, locker.ErrClosed) ||
+				errors.Is(cause, locker.ErrLost) {
 				_ = g.Unlock() // else Close waits for a hold that it does not know
-				t.Fatalf("%s: after Close began the context ended with %v, want ErrClosed", name, cause)
+				t.Fatalf("%s: after Close began the context ended with %v, want ErrClosed", name,
+					cause)
 			}
-			if err := <-closed; !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `not unlocked: "k"`) {
+			if err := <-closed; !errors.Is(err, context.DeadlineExceeded) ||
+				!strings.Contains(err.Error(), `not unlocked: "k"`) {
 				t.Errorf("%s: Close out of time = %v, want one that names the guard", name, err)
 			}
 			renewed := b.renews.Load()
@@ -175,35 +182,36 @@ func TestCloseFindsEveryHold(t *testing.T) {
 	}
 }
 
-// Close ends a hold, which is renewed until its Unlock. If it is lost before that, whoever looks at Lost hears of
-// it, as another may hold the key by then.
+// Close ends a hold, which is renewed until its Unlock. If it is lost before that, whoever looks at
+// Lost hears of it, as another may hold the key by then.
 //
 // covers: G1
 func TestLostBehindClose(t *testing.T) {
 	b, renew, _ := switchable()
-	bubble(t, b, locker.Config{TTL: 9 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := mustLock(t, l, "k")
-		lost, closed := g.Lost(), make(chan error, 1)
-		go func() { closed <- l.Close() }()
-		synctest.Wait()
-		wantErr(t, context.Cause(g.Context()), locker.ErrClosed)
-		select {
-		case <-lost:
-			t.Error("Close alone loses nothing")
-		default:
-		}
-		renew(func(context.Context, backend.Claim) error { return backend.ErrLost })
-		time.Sleep(5 * time.Second) // a renewal is due
-		select {
-		case <-lost:
-		default:
-			t.Error("a loss behind Close is not told")
-		}
-		wantErr(t, g.Unlock(), locker.ErrLost)
-		if err := <-closed; err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
+	bubble(t, b, locker.Config{TTL: 9 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			g := mustLock(t, l, "k")
+			lost, closed := g.Lost(), make(chan error, 1)
+			go func() { closed <- l.Close() }()
+			synctest.Wait()
+			wantErr(t, context.Cause(g.Context()), locker.ErrClosed)
+			select {
+			case <-lost:
+				t.Error("Close alone loses nothing")
+			default:
+			}
+			renew(func(context.Context, backend.Claim) error { return backend.ErrLost })
+			time.Sleep(5 * time.Second) // a renewal is due
+			select {
+			case <-lost:
+			default:
+				t.Error("a loss behind Close is not told")
+			}
+			wantErr(t, g.Unlock(), locker.ErrLost)
+			if err := <-closed; err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
 }
 
 // A claim that is being withdrawn is part of what Close waits for.

@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// silentFor has the store answer no renewal of the claim that the next Lock makes; others' it renews.
+// silentFor has the store answer no renewal of the claim that the next Lock makes; others' it
+// renews.
 func silentFor(b *hooked, renew func(verb)) {
 	var first atomic.Pointer[backend.Claim]
 	b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
@@ -29,8 +30,8 @@ func silentFor(b *hooked, renew func(verb)) {
 	})
 }
 
-// An Unlock gives up half-way through a failover, and the key is free soon after it, long before its
-// lease would be over: the release goes on behind the caller. Close waits for it, or counts it.
+// An Unlock gives up half-way through a failover, and the key is free soon after it, long before
+// its lease would be over: the release goes on behind the caller. Close waits for it, or counts it.
 //
 // covers: C4, C10
 func TestUnlockThatGaveUpGoesOnBehindTheCaller(t *testing.T) {
@@ -39,7 +40,10 @@ func TestUnlockThatGaveUpGoesOnBehindTheCaller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, _, release := switchable()
-				l := start(t, b, locker.Config{TTL: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+				l := start(t, b, locker.Config{
+					TTL:    time.Hour,
+					Logger: slog.New(slog.DiscardHandler),
+				})
 				g := mustLock(t, l, "k")
 				release(away)
 				began := time.Now()
@@ -67,8 +71,8 @@ func TestUnlockThatGaveUpGoesOnBehindTheCaller(t *testing.T) {
 	}
 }
 
-// What was opened for a hold that ended meanwhile is closed, once, before its Lock fails: so it is not
-// in the way of the next.
+// What was opened for a hold that ended meanwhile is closed, once, before its Lock fails: so it is
+// not in the way of the next.
 func TestScopedClosesWhatWasOpenedTooLate(t *testing.T) {
 	for name, end := range map[string]struct {
 		opts []locker.Option
@@ -82,7 +86,9 @@ func TestScopedClosesWhatWasOpenedTooLate(t *testing.T) {
 			[]locker.Option{locker.MaxHold(time.Second)},
 			func(func(verb), *locker.Client[int]) {}, locker.ErrMaxHold,
 		},
-		"Close": {nil, func(_ func(verb), l *locker.Client[int]) { go l.Close() }, locker.ErrClosed},
+		"Close": {nil, func(_ func(verb), l *locker.Client[int]) {
+			go l.Close()
+		}, locker.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -129,8 +135,8 @@ func TestScopedClosesWhatWasOpenedTooLate(t *testing.T) {
 	}
 }
 
-// Of two Clients of a Backend one is granted the key that the other has lost: it opens nothing until
-// what the other had opened is closed.
+// Of two Clients of a Backend one is granted the key that the other has lost: it opens nothing
+// until what the other had opened is closed.
 func TestScopedNextOfAnotherClientWaitsForTheLast(t *testing.T) {
 	b, renew, _ := switchable()
 	v := &valve{closing: func() error { time.Sleep(10 * time.Minute); return nil }}
@@ -163,8 +169,8 @@ func TestScopedNextOfAnotherClientWaitsForTheLast(t *testing.T) {
 	})
 }
 
-// A permit is lost while what it protects is being closed: the next holder has the permit, and opens
-// nothing until that is closed.
+// A permit is lost while what it protects is being closed: the next holder has the permit, and
+// opens nothing until that is closed.
 func TestScopedPermitWaitsForWhatIsBeingClosed(t *testing.T) {
 	b, renew, _ := switchable()
 	v := &valve{closing: func() error { time.Sleep(10 * time.Minute); return nil }}
@@ -190,8 +196,8 @@ func TestScopedPermitWaitsForWhatIsBeingClosed(t *testing.T) {
 	})
 }
 
-// Close runs out of time while an Unlock closes what the hold protects. By the time it is closed another
-// process has the key: that is a loss, though the Unlock began in time.
+// Close runs out of time while an Unlock closes what the hold protects. By the time it is closed
+// another process has the key: that is a loss, though the Unlock began in time.
 //
 // covers: C3
 func TestUnlockAfterCloseThatClosesForTooLong(t *testing.T) {
@@ -222,8 +228,9 @@ func TestUnlockAfterCloseThatClosesForTooLong(t *testing.T) {
 	})
 }
 
-// A hold of a permit that is over by a loss or by MaxHold, and has not been unlocked, is waited for while it
-// is closed: by then its lease may have run out, and the store has the permit for the next.
+// A hold of a permit that is over by a loss or by MaxHold, and has not been unlocked, is waited for
+// while it is closed: by then its lease may have run out, and the store has the permit for the
+// next.
 //
 // covers: B1
 func TestScopedPermitWaitsForAHoldThatIsOver(t *testing.T) {

@@ -17,15 +17,16 @@ import (
 // store only while somebody waits and it has no lease: so when the last of them has unlocked,
 // nothing of it is left there.
 //
-// It exists while there is a lease, somebody asks the store, or somebody waits. It has a mutex of its
-// own: thousands may want its key, or stop wanting it, at once, and are in nobody's way who wants
-// another.
+// It exists while there is a lease, somebody asks the store, or somebody waits. It has a mutex of
+// its own: thousands may want its key, or stop wanting it, at once, and are in nobody's way who
+// wants another.
 //
-// What holds of it whenever nobody has the mutex: it has a lease, or an acquirer (acquiring), or it is
-// over, and in no map. So each step that takes the lease or the acquirer away ends with next, which
-// starts an acquirer for those who wait. And of a lease, an outcome and a claim there is one owner at
-// a time, which each is handed to under the mutex: so none is left over, and none is used by two
-// (TestNothingIsLeftAfterTheLastUnlock, TestCrewStorm, TestTurnThatComesWithTheCancellation).
+// What holds of it whenever nobody has the mutex: it has a lease, or an acquirer (acquiring), or it
+// is over, and in no map. So each step that takes the lease or the acquirer away ends with next,
+// which starts an acquirer for those who wait. And of a lease, an outcome and a claim there is one
+// owner at a time, which each is handed to under the mutex: so none is left over, and none is used
+// by two (TestNothingIsLeftAfterTheLastUnlock, TestCrewStorm,
+// TestTurnThatComesWithTheCancellation).
 type cohort struct {
 	core *core
 	id   cohortKey
@@ -38,7 +39,8 @@ type cohort struct {
 	cancel     context.CancelFunc // ends the acquirer; nil if there is none
 	stopped    chan struct{}      // closed when it has ended and its claim is withdrawn
 	unanswered *time.Timer        // fails those who wait for a store that does not answer
-	asking     time.Time          // since when the store owes the acquirer an answer; zero: it does not
+	// since when the store owes the acquirer an answer; zero: it does not
+	asking time.Time
 
 	first, last *waiter // of those who wait, in the order in which they came
 	waiting     int     // how many they are
@@ -50,8 +52,8 @@ type cohort struct {
 	turn    time.Duration // how long a hold of the key lasts, as far as was known lately; 0 unknown
 }
 
-// A cohortKey is what leases are shared for: claims of one key, with one TTL, that wait in one way and say
-// the same to others.
+// A cohortKey is what leases are shared for: claims of one key, with one TTL, that wait in one way
+// and say the same to others.
 type cohortKey struct {
 	key  string
 	ttl  time.Duration
@@ -73,17 +75,17 @@ type waiter struct {
 	failBy     time.Time // see call
 }
 
-// A crowd is waiters with one context, one right behind the other, beyond the first few. A goroutine of
-// its own looks for the end of their context, see watch.
+// A crowd is waiters with one context, one right behind the other, beyond the first few. A
+// goroutine of its own looks for the end of their context, see watch.
 type crowd struct {
 	done  <-chan struct{}
 	first *waiter       // of those in the queue
 	empty chan struct{} // closed when there is none any more
 }
 
-// fewAlike is how many with one context look for its end themselves, as a crowd costs a goroutine; of a
-// crowd so many are woken at once. It is well below the 256 that wait for a processor in front of all
-// others: beyond them, half of those, whoever they are, go behind everybody.
+// fewAlike is how many with one context look for its end themselves, as a crowd costs a goroutine;
+// of a crowd so many are woken at once. It is well below the 256 that wait for a processor in front
+// of all others: beyond them, half of those, whoever they are, go behind everybody.
 const fewAlike = 64
 
 // An outcome is a lease, or why there is none.
@@ -111,7 +113,8 @@ func (c *core) lockTogether(ctx context.Context, key string, info Hold, o *call)
 	for {
 		c.mu.Lock()
 		co := c.cohorts[k]
-		if co == nil && c.closing.Err() == nil { // with mu: refuseNew ends the waits of all cohorts that it finds
+		// With mu: refuseNew ends the waits of all cohorts that it finds.
+		if co == nil && c.closing.Err() == nil {
 			f := &first{}
 			f.cohort.core, f.cohort.id, f.cohort.acquiring = c, k, true
 			c.cohorts[k] = &f.cohort
@@ -140,15 +143,16 @@ func (c *core) lockTogether(ctx context.Context, key string, info Hold, o *call)
 	}
 }
 
-// join adds one who wants the lease at the end of the queue, unless it would wait in vain. The caller
-// has mu.
+// join adds one who wants the lease at the end of the queue, unless it would wait in vain. The
+// caller has mu.
 func (co *cohort) join(ctx context.Context, o *call) (*waiter, error) {
 	c := co.core
-	if c.closing.Err() != nil { // with mu: else refuseNew finds the waiter; safeguard: joins-behind-close
+	// With mu: else refuseNew finds the waiter. safeguard: joins-behind-close
+	if c.closing.Err() != nil {
 		return nil, ErrClosed
 	}
-	// The first to wait has the estimate made, for all who come while it waits; from then on the key
-	// is one that is remembered.
+	// The first to wait has the estimate made, for all who come while it waits; from then on the
+	// key is one that is remembered.
 	if !o.failBy.IsZero() || co.waiting == 0 {
 		co.turn = c.holdTimes.remember(co.id.key).guess(time.Now())
 	}
@@ -157,7 +161,8 @@ func (co *cohort) join(ctx context.Context, o *call) (*waiter, error) {
 			return nil, vain
 		}
 	}
-	if co.lease == nil { // else the turn may come within a microsecond, which a look at the stack would double
+	// Else the turn may come within a microsecond, which a look at the stack would double.
+	if co.lease == nil {
 		runtime.Callers(siteSkip+2, o.site[:])
 	}
 	return co.enqueue(ctx, o, false), nil
@@ -169,13 +174,14 @@ func (co *cohort) join(ctx context.Context, o *call) (*waiter, error) {
 //
 // Who comes meanwhile finds the cohort and waits in it; so when the attempt has been answered there
 // are four ways on, chosen under the mutex: the caller has the lease; it waits, first of all, as it
-// came first, and an acquirer goes on with its claim; it fails, and others wait, who inherit the claim
-// with its place in the queue; it fails alone, and withdraws the claim. From startAcquirer on the
-// wait is the acquirer's, and nothing of it may be read here.
+// came first, and an acquirer goes on with its claim; it fails, and others wait, who inherit the
+// claim with its place in the queue; it fails alone, and withdraws the claim. From startAcquirer on
+// the wait is the acquirer's, and nothing of it may be read here.
 func (c *core) lockFirst(ctx context.Context, f *first, info Hold, o *call) (*lease, error) {
 	runtime.Callers(siteSkip+2, o.site[:])
 	co, w := &f.cohort, &f.wait
-	w.core, w.info, w.noWakes, w.cohort, w.prealloc = c, info, co.id.mode == waiting.Poll, co, &f.lease
+	w.core, w.info, w.cohort, w.prealloc = c, info, co, &f.lease
+	w.noWakes = co.id.mode == waiting.Poll
 	c.claim(ctx, opLock, co.id.key, o, &w.claim)
 	if c.cfg.Wait.Passes > 0 { // a token for each hold that the lease may be handed on to, see pass
 		w.claim.Reserve = min(c.cfg.Wait.Passes+1, fewTokens)
@@ -184,12 +190,14 @@ func (c *core) lockFirst(ctx context.Context, f *first, info Hold, o *call) (*le
 	case known == nil, o.try: // most keys
 	case w.claim.WaiterTTL == 0:
 		c.yieldTurn(ctx, known)
-	case c.likelyHeld(known): // so that a refusal needs no second attempt after the subscription, see run
+	// So that a refusal needs no second attempt after the subscription, see run.
+	case c.likelyHeld(known):
 		w.subscribe(ctx)
 	}
 	answered := false
 	defer func() {
-		if !answered { // the backend panicked: the claim is withdrawn, and those who came meanwhile are seen to
+		// The backend panicked: the claim is withdrawn, and those who came meanwhile are seen to.
+		if !answered {
 			w.unsure = true
 			w.stop()
 			c.pending.add(ctx, &w.claim, w.info) // safeguard: panicked-withdrawn
@@ -244,10 +252,10 @@ func (co *cohort) firstEnds(ctx context.Context, w *wait) {
 	co.next(ctx, &w.claim, w.info)
 }
 
-// await waits for one's turn. Cancellation and turn may come together: which it was is decided by who
-// takes the waiter out of the queue first, the waiter itself or its crowd's goroutine (giveUp), or
-// whoever has a lease to give. A turn that was too late for its waiter has given it the lease all the
-// same, so that it is passed on or released by the one who has it, and by nobody else.
+// await waits for one's turn. Cancellation and turn may come together: which it was is decided by
+// who takes the waiter out of the queue first, the waiter itself or its crowd's goroutine (giveUp),
+// or whoever has a lease to give. A turn that was too late for its waiter has given it the lease
+// all the same, so that it is passed on or released by the one who has it, and by nobody else.
 func (co *cohort) await(ctx context.Context, me *waiter, info Hold) (l *lease, err error) {
 	ctx, end := co.core.observe(ctx, OpWait, info)
 	ctx, nested := co.core.enterNested(ctx, co.id.key, "", info)
@@ -256,7 +264,8 @@ func (co *cohort) await(ctx context.Context, me *waiter, info Hold) (l *lease, e
 		end(info, err)
 	}()
 	done := ctx.Done()
-	if me.crowd != nil && me.crowd.done == done { // else the observer has given it an end of its own
+	// Else the observer has given it an end of its own.
+	if me.crowd != nil && me.crowd.done == done {
 		done = nil
 	}
 	var got outcome
@@ -282,12 +291,13 @@ func (co *cohort) await(ctx context.Context, me *waiter, info Hold) (l *lease, e
 	return got.lease, nil
 }
 
-// giveUp takes one who waits out of the queue, as its context has ended, and tells it what is known of
-// who is in the way. If nobody waits any more the claim is withdrawn, and stopped closed when that is
-// done. The caller has mu.
+// giveUp takes one who waits out of the queue, as its context has ended, and tells it what is known
+// of who is in the way. If nobody waits any more the claim is withdrawn, and stopped closed when
+// that is done. The caller has mu.
 func (co *cohort) giveUp(w *waiter) {
-	got := outcome{err: co.blocked(min(w.number-co.first.number, co.waiting-1))} // those who left in between count in one of the two
-	co.dequeue(w)                                                                // safeguard: gave-up
+	// Those who left in between count in one of the two.
+	got := outcome{err: co.blocked(min(w.number-co.first.number, co.waiting-1))}
+	co.dequeue(w) // safeguard: gave-up
 	if co.waiting == 0 && co.cancel != nil {
 		co.cancel()
 		got.stopped = co.stopped
@@ -295,9 +305,10 @@ func (co *cohort) giveUp(w *waiter) {
 	w.ready <- got
 }
 
-// joinCrowd has w wait in the crowd of the one before it, if they have one context, or begins one if
-// enough do. Whoever looks for the end itself is woken by it, and whoever waits for the network comes
-// behind all who were woken, whatever its key: behind a hundred thousand that is long. The caller has mu.
+// joinCrowd has w wait in the crowd of the one before it, if they have one context, or begins one
+// if enough do. Whoever looks for the end itself is woken by it, and whoever waits for the network
+// comes behind all who were woken, whatever its key: behind a hundred thousand that is long. The
+// caller has mu.
 func (co *cohort) joinCrowd(w *waiter) {
 	if w.done == nil || w.prev.done != w.done {
 		return
@@ -310,8 +321,8 @@ func (co *cohort) joinCrowd(w *waiter) {
 	}
 }
 
-// watch ends the waits of a crowd when its context has ended, a batch at a time, and lets goroutines
-// that can run go first between two of them.
+// watch ends the waits of a crowd when its context has ended, a batch at a time, and lets
+// goroutines that can run go first between two of them.
 func (co *cohort) watch(c *crowd) {
 	defer co.core.done()
 	select {
@@ -347,14 +358,15 @@ func (co *cohort) blocked(ahead int) error {
 
 // startAcquirer starts the goroutine that asks the store with w. The caller has mu, and is counted.
 // The first who waits, or else ctx, gives values only: an acquirer outlives the call that started
-// it. If by now nobody waits, or Close has begun, it is cancelled at once and does what is left to do
-// for the claim, which is to withdraw it.
+// it. If by now nobody waits, or Close has begun, it is cancelled at once and does what is left to
+// do for the claim, which is to withdraw it.
 func (co *cohort) startAcquirer(ctx context.Context, w *wait) {
 	c := co.core
 	if co.first != nil {
 		ctx = co.first.ctx
 	}
-	w.claim.Queue = w.claim.WaiterTTL > 0 // also that of an attempt by All; safeguard: all-queues-behind
+	// Also that of an attempt by All. safeguard: all-queues-behind
+	w.claim.Queue = w.claim.WaiterTTL > 0
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	co.acquiring, co.cancel, co.stopped = true, cancel, make(chan struct{})
 	limit := timeout(c.cfg.StoreTimeout, co.id.ttl)
@@ -371,8 +383,8 @@ func (co *cohort) startAcquirer(ctx context.Context, w *wait) {
 	go co.acquire(ctx, w)
 }
 
-// acquire is the acquirer: it asks the store until it has a lease for the first who waits, or nobody
-// waits any more. When it ends, nothing is in the store but the lease that it gave.
+// acquire is the acquirer: it asks the store until it has a lease for the first who waits, or
+// nobody waits any more. When it ends, nothing is in the store but the lease that it gave.
 func (co *cohort) acquire(ctx context.Context, w *wait) {
 	c := co.core
 	defer c.done()
@@ -388,11 +400,11 @@ func (co *cohort) acquire(ctx context.Context, w *wait) {
 // acquired gives the lease to the first who waits, or tells those who do why there is none. It is
 // apart from acquire, as what that needs is on the stack of each sleeping acquirer.
 //
-// Safety: the lease has one owner from the grant on: the waiter that is taken out of the queue under
-// mu, or this goroutine, which releases it. A claim without a lease is withdrawn before the acquirer
-// counts as ended, so the next one's claim, which has another name, never stands in the store's queue
-// beside it for those who have been told that nothing is left (TestWhoGaveUpIsPassedOver,
-// TestCancelledWaitLeavesNothing).
+// Safety: the lease has one owner from the grant on: the waiter that is taken out of the queue
+// under mu, or this goroutine, which releases it. A claim without a lease is withdrawn before the
+// acquirer counts as ended, so the next one's claim, which has another name, never stands in the
+// store's queue beside it for those who have been told that nothing is left
+// (TestWhoGaveUpIsPassedOver, TestCancelledWaitLeavesNothing).
 func (co *cohort) acquired(ctx context.Context, w *wait, l *lease, err error) {
 	c := co.core
 	if err == nil && c.events != nil { // before anybody can have it
@@ -406,7 +418,8 @@ func (co *cohort) acquired(ctx context.Context, w *wait, l *lease, err error) {
 		co.mu.Unlock()
 		return
 	}
-	if err != nil && ctx.Err() == nil { // refused: by the store, for good, and so for all who wait; safeguard: refused-not-cancelled
+	// Refused: by the store, for good, and so for all who wait. safeguard: refused-not-cancelled
+	if err != nil && ctx.Err() == nil {
 		co.endWaits(err)
 	}
 	co.mu.Unlock()
@@ -478,8 +491,8 @@ func (co *cohort) noteRefusal(err error) {
 	}
 }
 
-// noteAttempt takes note that the store owes an answer from now on. It keeps the first of several that
-// are not answered: those who wait are counted from it.
+// noteAttempt takes note that the store owes an answer from now on. It keeps the first of several
+// that are not answered: those who wait are counted from it.
 func (co *cohort) noteAttempt() {
 	co.mu.Lock()
 	defer co.mu.Unlock()
@@ -540,8 +553,10 @@ func (co *cohort) pass(l *lease, now instant) bool {
 	c := co.core
 	co.mu.Lock()
 	defer co.mu.Unlock()
-	if co.waiting == 0 || co.lease != l || !l.good(now) || c.closing.Err() != nil || l.passes >= c.cfg.Wait.Passes ||
-		time.Duration(now-l.granted) >= c.cfg.Wait.PassTime || c.caps.Fencing && l.spare == 0 { // safeguard: reserved-tokens
+	if co.waiting == 0 || co.lease != l || !l.good(now) || c.closing.Err() != nil ||
+		l.passes >= c.cfg.Wait.Passes ||
+		// safeguard: reserved-tokens
+		time.Duration(now-l.granted) >= c.cfg.Wait.PassTime || c.caps.Fencing && l.spare == 0 {
 		return false
 	}
 	if c.caps.Fencing {
@@ -579,7 +594,10 @@ func (co *cohort) enqueue(ctx context.Context, o *call, inFront bool) *waiter {
 	if co.spare = nil; me == nil {
 		me = &waiter{ready: make(chan outcome, 1)}
 	}
-	*me = waiter{ready: me.ready, queued: true, ctx: ctx, since: time.Now(), failBy: o.failBy, done: o.done}
+	*me = waiter{
+		ready: me.ready, queued: true, ctx: ctx, since: time.Now(), failBy: o.failBy,
+		done: o.done,
+	}
 	switch {
 	case co.first == nil:
 		co.first, co.last = me, me
@@ -595,8 +613,8 @@ func (co *cohort) enqueue(ctx context.Context, o *call, inFront bool) *waiter {
 	return me
 }
 
-// dequeue takes one who waits out of the queue: what it gets now is its outcome, or it wants none. The
-// caller has mu.
+// dequeue takes one who waits out of the queue: what it gets now is its outcome, or it wants none.
+// The caller has mu.
 func (co *cohort) dequeue(w *waiter) {
 	if c := w.crowd; c != nil && c.first == w { // the next of it is right behind, or there is none
 		if c.first = w.next; c.first == nil || c.first.crowd != c {
@@ -615,7 +633,8 @@ func (co *cohort) dequeue(w *waiter) {
 		w.next.prev = w.prev
 	}
 	w.prev, w.next, w.queued = nil, nil, false
-	w.ctx = nil // it may be a guard's, which is not dropped as long as somebody has it; safeguard: waiter-ctx
+	// It may be a guard's, which is not dropped as long as somebody has it. safeguard: waiter-ctx
+	w.ctx = nil
 	co.waiting--
 }
 

@@ -66,7 +66,9 @@ func (b *counted) seen() (grants, most int) {
 
 // crowd has n goroutines come one after the other and lock k, and returns their numbers in the
 // order they got in, with the tokens they got.
-func crowd(t *testing.T, l *locker.Client[struct{}], n int, section time.Duration) (order []int, tokens []uint64) {
+func crowd(t *testing.T, l *locker.Client[struct{}], n int,
+	section time.Duration,
+) (order []int, tokens []uint64) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	first := mustLock(t, l, "k")
@@ -105,7 +107,8 @@ func TestLeaseIsHandedOnInOrderWithOwnTokens(t *testing.T) {
 			t.Errorf("tokens do not rise strictly: %v", tokens)
 		}
 		if grants, most := b.seen(); grants > 3 || most > 1 {
-			t.Errorf("the store granted %d times for 65 holds; %d of one process waited in it at once", grants, most)
+			t.Errorf("the store granted %d times for 65 holds; %d of one process waited "+
+				"in it at once", grants, most)
 		}
 	})
 }
@@ -116,24 +119,31 @@ func TestPassesAndPassTimeBoundTheCohort(t *testing.T) {
 		section     time.Duration
 		least, most int
 	}{
-		"passes":    {waiting.Config{Passes: 4, PassTime: time.Hour}, 0, 13, 14}, // 65 holds in fives
-		"pass time": {waiting.Config{Passes: 64}, 4 * time.Millisecond, 16, 23},  // three or four in 10ms
+		// 65 holds in fives
+		"passes": {waiting.Config{Passes: 4, PassTime: time.Hour}, 0, 13, 14},
+		// three or four in 10ms
+		"pass time": {waiting.Config{Passes: 64}, 4 * time.Millisecond, 16, 23},
 		"never":     {waiting.Config{Passes: -1}, 0, 65, 65},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := count()
-			bubble(t, b, locker.Config{Wait: try.wait}, func(t *testing.T, l *locker.Client[struct{}]) {
-				order, tokens := crowd(t, l, 64, try.section)
-				if len(order) != 64 || !slices.IsSorted(tokens) || len(slices.Compact(tokens)) != 64 {
-					t.Errorf("order %v, tokens %v", order, tokens)
-				}
-				if grants, most := b.seen(); grants < try.least || grants > try.most || most > 1 {
-					t.Errorf("the store granted %d times, want %d to %d; %d waited in it", grants, try.least, try.most, most)
-				}
-				if n := b.acquires.Load(); n > int64(2*try.most)+4 { // one that is refused or comes too early, one that is granted
-					t.Errorf("%d attempts for at most %d grants", n, try.most)
-				}
-			})
+			bubble(t, b, locker.Config{Wait: try.wait},
+				func(t *testing.T, l *locker.Client[struct{}]) {
+					order, tokens := crowd(t, l, 64, try.section)
+					if len(order) != 64 || !slices.IsSorted(tokens) ||
+						len(slices.Compact(tokens)) != 64 {
+						t.Errorf("order %v, tokens %v", order, tokens)
+					}
+					if grants, most := b.seen(); grants < try.least || grants > try.most ||
+						most > 1 {
+						t.Errorf("the store granted %d times, want %d to %d; %d waited in it",
+							grants, try.least, try.most, most)
+					}
+					// One that is refused or comes too early, one that is granted.
+					if n := b.acquires.Load(); n > int64(2*try.most)+4 {
+						t.Errorf("%d attempts for at most %d grants", n, try.most)
+					}
+				})
 		})
 	}
 }
@@ -161,18 +171,20 @@ func TestWithoutFencingNoTokensAreMadeUp(t *testing.T) {
 func TestLostLeaseIsNotHandedOn(t *testing.T) {
 	b := count()
 	b.renew = func(context.Context, backend.Claim) error { return backend.ErrLost }
-	bubble(t, b, locker.Config{TTL: 3 * time.Second, Wait: waiting.Config{PassTime: time.Hour}}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := mustLock(t, l, "k")
-		next := make(chan *locker.Guard[struct{}])
-		go func() { next <- mustLock(t, l, "k") }()
-		<-g.Lost()
-		wantErr(t, g.Unlock(), locker.ErrLost)
-		n := <-next
-		if grants, _ := b.seen(); grants != 2 || n.Hold().Token <= g.Hold().Token+1 {
-			t.Errorf("the next hold has token %d after %d, by %d grants", n.Hold().Token, g.Hold().Token, grants)
-		}
-		_ = n.Unlock()
-	})
+	bubble(t, b, locker.Config{TTL: 3 * time.Second, Wait: waiting.Config{PassTime: time.Hour}},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			g := mustLock(t, l, "k")
+			next := make(chan *locker.Guard[struct{}])
+			go func() { next <- mustLock(t, l, "k") }()
+			<-g.Lost()
+			wantErr(t, g.Unlock(), locker.ErrLost)
+			n := <-next
+			if grants, _ := b.seen(); grants != 2 || n.Hold().Token <= g.Hold().Token+1 {
+				t.Errorf("the next hold has token %d after %d, by %d grants", n.Hold().Token,
+					g.Hold().Token, grants)
+			}
+			_ = n.Unlock()
+		})
 }
 
 // The store's word that the lease is gone comes while Unlock waits for that renewal: the next in
@@ -303,42 +315,47 @@ func TestPanicOfTheFirstLeavesTheOthersAlone(t *testing.T) {
 			_, _ = l.Lock(t.Context(), "k")
 		}()
 		synctest.Wait()
-		_ = mustLock(t, l, "k", locker.WaitLimit(10*time.Second)).Unlock() // well before the lease ends that was granted
+		// Well before the lease ends that was granted.
+		_ = mustLock(t, l, "k", locker.WaitLimit(10*time.Second)).Unlock()
 	})
 }
 
 func TestRefusalReachesAllWhoWait(t *testing.T) {
 	b := count()
-	bubble(t, b, locker.Config{Wait: waiting.Config{Passes: -1}}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := mustLock(t, l, "k")
-		inner := b.acquire
-		var all sync.WaitGroup
-		for range 5 {
-			all.Go(func() {
-				_, err := l.Lock(t.Context(), "k")
-				wantErr(t, err, locker.ErrNotAcquired, backend.ErrDenied)
-			})
-		}
-		synctest.Wait()
-		b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) { return backend.Grant{}, backend.ErrDenied }
-		_ = g.Unlock()
-		all.Wait()
-		synctest.Wait()
-		b.acquire = inner
-	})
+	bubble(t, b, locker.Config{Wait: waiting.Config{Passes: -1}},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			g := mustLock(t, l, "k")
+			inner := b.acquire
+			var all sync.WaitGroup
+			for range 5 {
+				all.Go(func() {
+					_, err := l.Lock(t.Context(), "k")
+					wantErr(t, err, locker.ErrNotAcquired, backend.ErrDenied)
+				})
+			}
+			synctest.Wait()
+			b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) {
+				return backend.Grant{}, backend.ErrDenied
+			}
+			_ = g.Unlock()
+			all.Wait()
+			synctest.Wait()
+			b.acquire = inner
+		})
 }
 
 func TestOtherTTLsLineUpApart(t *testing.T) {
 	b := count()
-	bubble(t, b, locker.Config{Wait: waiting.Config{PassTime: time.Hour}}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := mustLock(t, l, "k")
-		time.AfterFunc(time.Second, func() { _ = g.Unlock() })
-		other := mustLock(t, l, "k", locker.TTL(5*time.Second))
-		if grants, _ := b.seen(); grants != 2 || time.Until(other.Until()) > 5*time.Second {
-			t.Errorf("%d grants; a lease of 30s was handed to one who wants 5s", grants)
-		}
-		_ = other.Unlock()
-	})
+	bubble(t, b, locker.Config{Wait: waiting.Config{PassTime: time.Hour}},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			g := mustLock(t, l, "k")
+			time.AfterFunc(time.Second, func() { _ = g.Unlock() })
+			other := mustLock(t, l, "k", locker.TTL(5*time.Second))
+			if grants, _ := b.seen(); grants != 2 || time.Until(other.Until()) > 5*time.Second {
+				t.Errorf("%d grants; a lease of 30s was handed to one who wants 5s", grants)
+			}
+			_ = other.Unlock()
+		})
 }
 
 // Many come, some lose patience, leases get lost: one at a time is inside, and nothing is left.
@@ -354,7 +371,9 @@ func TestCrewStorm(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range uint64(60) {
 				rng := rand.New(rand.NewPCG(seed, i))
-				d := func(most time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(most))) }
+				d := func(most time.Duration) time.Duration {
+					return time.Duration(rng.Int64N(int64(most)))
+				}
 				all.Go(func() {
 					time.Sleep(d(100 * time.Millisecond))
 					ctx, cancel := context.WithTimeout(t.Context(), d(200*time.Millisecond))
@@ -366,7 +385,8 @@ func TestCrewStorm(t *testing.T) {
 					}
 					mu.Lock()
 					if inside++; inside > 1 || g.Hold().Token <= last {
-						t.Errorf("seed %d: %d inside, token %d after %d", seed, inside, g.Hold().Token, last)
+						t.Errorf("seed %d: %d inside, token %d after %d", seed, inside,
+							g.Hold().Token, last)
 					}
 					last, granted = g.Hold().Token, granted+1
 					mu.Unlock()
@@ -414,7 +434,8 @@ func TestLeaseRefutedWhileItIsHandedOn(t *testing.T) {
 		return b.Backend.Renew(ctx, c)
 	}
 	cfg := locker.Config{
-		TTL: 30 * time.Second, Wait: waiting.Config{PassTime: time.Hour}, Observer: &slowTurn{by: 3 * time.Second},
+		TTL: 30 * time.Second, Wait: waiting.Config{PassTime: time.Hour},
+		Observer: &slowTurn{by: 3 * time.Second},
 	}
 	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
 		first := mustLock(t, l, "k")
@@ -452,11 +473,14 @@ func TestSignalOfALossWhileTheLeaseIsHandedOn(t *testing.T) {
 		return b.Backend.Renew(ctx, c)
 	}
 	cfg := locker.Config{
-		TTL: 30 * time.Second, Wait: waiting.Config{PassTime: time.Hour}, Observer: &slowTurn{by: time.Second},
+		TTL: 30 * time.Second, Wait: waiting.Config{PassTime: time.Hour},
+		Observer: &slowTurn{by: time.Second},
 	}
 	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
 		gone := make(chan backend.Wake)
-		b.watch = func(context.Context, backend.Claim) (<-chan backend.Wake, error) { return gone, nil }
+		b.watch = func(context.Context, backend.Claim) (<-chan backend.Wake, error) {
+			return gone, nil
+		}
 		first := mustLock(t, l, "k")
 		next := make(chan *locker.Guard[struct{}])
 		go func() { next <- mustLock(t, l, "k") }()
@@ -469,7 +493,8 @@ func TestSignalOfALossWhileTheLeaseIsHandedOn(t *testing.T) {
 		}
 		n := <-next
 		<-n.Lost()
-		if d := time.Since(began); d > 3*time.Second { // it is renewed 5 seconds from the beginning, or more
+		// It is renewed 5 seconds from the beginning, or more.
+		if d := time.Since(began); d > 3*time.Second {
 			t.Errorf("lost after %v, which is the renewal's doing", d)
 		}
 		wantErr(t, n.Unlock(), locker.ErrLost)

@@ -36,10 +36,10 @@ type Config struct {
 	MaxHold time.Duration
 
 	// ReleaseTimeout bounds Unlock, and the clean-up after a Lock that came to nothing, when the
-	// store is silent; a request that is under way is waited for, up to the backend's request timeout.
-	// Then the Client goes on behind the caller, and the lease runs out by itself. Default: the TTL,
-	// at most 5s, or 30s for what only an Unlock can leave in the store, a [Store]'s value or a job's
-	// mark ([Once], [OncePer]).
+	// store is silent; a request that is under way is waited for, up to the backend's request
+	// timeout. Then the Client goes on behind the caller, and the lease runs out by itself.
+	// Default: the TTL, at most 5s, or 30s for what only an Unlock can leave in the store, a
+	// [Store]'s value or a job's mark ([Once], [OncePer]).
 	ReleaseTimeout time.Duration
 
 	// StoreTimeout is how long Lock waits for a store that gives no answer at all before it fails
@@ -58,31 +58,34 @@ type Config struct {
 	Service string
 
 	// Classes are the kinds of locks that there are, for observers: patterns of keys as of
-	// [path.Match], such as "order-*". A key is of the first that fits it, and [ClassOf] says what the
-	// class is called. Keys are matched without the namespace, and a * matches no slash. A key that none
-	// fits has no class: keys may hold the names of people, and there may be any number of them.
+	// [path.Match], such as "order-*". A key is of the first that fits it, and [ClassOf] says what
+	// the class is called. Keys are matched without the namespace, and a * matches no slash. A key
+	// that none fits has no class: keys may hold the names of people, and there may be any number
+	// of them.
 	Classes []string
 
 	// Wait says how Lock waits.
 	Wait waiting.Config
 
-	// BreakDeadlocks has one Lock of a deadlock fail with [ErrDeadlock]: of those who wait for each other
-	// the one whose caller's hold, that another waits for, has the greatest token, if its Client has this
-	// set; so two never both fail. Without it deadlocks are logged, and told to the Observer.
+	// BreakDeadlocks has one Lock of a deadlock fail with [ErrDeadlock]: of those who wait for each
+	// other the one whose caller's hold, that another waits for, has the greatest token, if its
+	// Client has this set; so two never both fail. Without it deadlocks are logged, and told to the
+	// Observer.
 	//
 	// Deadlocks are seen among those who give Lock the context of the guard that they hold, or one
 	// derived from it, and wait for exclusive or shared locks. (A shared Lock that waits behind a
-	// writer for readers is not followed.) In one process they are found at once; across processes, on
-	// stores with a queue, when those who wait have done so for a second or more, see docs/tracing.md.
-	// Whoever uses the context in several goroutines and unlocks in one while another waits must know
-	// that such a wait counts as the holder's.
+	// writer for readers is not followed.) In one process they are found at once; across processes,
+	// on stores with a queue, when those who wait have done so for a second or more, see
+	// docs/tracing.md. Whoever uses the context in several goroutines and unlocks in one while
+	// another waits must know that such a wait counts as the holder's.
 	BreakDeadlocks bool
 
 	// Require makes New fail with errors.ErrUnsupported unless the backend has all of these.
 	Require backend.Capabilities
 
-	Observer Observer     // told what happens; nil for nobody
-	Logger   *slog.Logger // lost and leaked locks, and deadlocks, at level Warn; default slog.Default()
+	Observer Observer // told what happens; nil for nobody
+	// lost and leaked locks, and deadlocks, at level Warn; default slog.Default()
+	Logger *slog.Logger
 }
 
 // withDefaults returns cfg complete, or a *[backend.InvalidError] that names the first bad field.
@@ -91,10 +94,15 @@ func (cfg Config) withDefaults(caps backend.Capabilities) (Config, error) {
 		name  string
 		field *time.Duration
 	}{
-		{"MaxHold", &cfg.MaxHold}, {"ReleaseTimeout", &cfg.ReleaseTimeout}, {"StoreTimeout", &cfg.StoreTimeout},
+		{"MaxHold", &cfg.MaxHold},
+		{"ReleaseTimeout", &cfg.ReleaseTimeout},
+		{"StoreTimeout", &cfg.StoreTimeout},
 	} {
 		if *f.field < 0 {
-			return cfg, &backend.InvalidError{Field: f.name, Value: f.field.String(), Reason: "is negative"}
+			return cfg, &backend.InvalidError{
+				Field: f.name, Value: f.field.String(),
+				Reason: "is negative",
+			}
 		}
 	}
 	if cfg.TTL == 0 {
@@ -129,7 +137,10 @@ func (cfg Config) withDefaults(caps backend.Capabilities) (Config, error) {
 // validateTTL refuses a TTL that the backend cannot keep, or nobody.
 func validateTTL(ttl time.Duration, caps backend.Capabilities) error {
 	if caps.MaxTTL > 0 && ttl > caps.MaxTTL {
-		return &backend.InvalidError{Field: "ttl", Value: ttl.String(), Reason: "is over the backend's longest, " + caps.MaxTTL.String()}
+		return &backend.InvalidError{
+			Field: "ttl", Value: ttl.String(),
+			Reason: "is over the backend's longest, " + caps.MaxTTL.String(),
+		}
 	}
 	return backend.ValidateTTL(ttl, max(caps.MinTTL, MinTTL))
 }
@@ -145,7 +156,8 @@ func (cfg Config) needs() backend.Capabilities {
 
 // modeNeeds is what a backend must be able to do for a mode.
 func modeNeeds(m waiting.Mode) backend.Capabilities {
-	return backend.Capabilities{Queue: m == waiting.Handoff, Watch: m == waiting.Notify || m == waiting.Handoff}
+	queue := m == waiting.Handoff
+	return backend.Capabilities{Queue: queue, Watch: queue || m == waiting.Notify}
 }
 
 var hostname = sync.OnceValue(func() string {

@@ -38,15 +38,18 @@ func (c holdContext) Done() <-chan struct{} { return c.h.context().Done() }
 
 func (c holdContext) Err() error { return c.h.inForce().Err() }
 
-// Value finds the hold for holdKey, and else what the parent has. context.Cause, too, comes here: of a hold
-// that goes on when its caller's time is over it says so, as that time was often meant for the wait alone.
+// Value finds the hold for holdKey, and else what the parent has. context.Cause, too, comes here:
+// of a hold that goes on when its caller's time is over it says so, as that time was often meant
+// for the wait alone.
 func (c holdContext) Value(key any) any {
 	if key == (holdKey{}) {
 		return c
 	}
-	if h := c.h; errors.Is(h.parent.Err(), context.DeadlineExceeded) && !h.over() { // safeguard: caller-late
+	// safeguard: caller-late
+	if h := c.h; errors.Is(h.parent.Err(), context.DeadlineExceeded) && !h.over() {
 		cause := context.Cause(h.parent)
-		if _, known := cause.(*callerLate); !known { //nolint:errorlint // the hold around it may say so already
+		//nolint:errorlint // the hold around it may say so already
+		if _, known := cause.(*callerLate); !known {
 			cause = &callerLate{cause}
 		}
 		told, cancel := context.WithCancelCause(context.WithoutCancel(h.parent))
@@ -60,7 +63,8 @@ func (c holdContext) Value(key any) any {
 type callerLate struct{ cause error }
 
 func (e *callerLate) Error() string {
-	return "the time of the context given to Lock is over, and the lock is still held; a limit for the wait alone is WaitLimit: " + e.cause.Error()
+	return "the time of the context given to Lock is over, and the lock is still held; a limit " +
+		"for the wait alone is WaitLimit: " + e.cause.Error()
 }
 
 func (e *callerLate) Unwrap() error { return e.cause }
@@ -98,7 +102,8 @@ func (h *hold) context() context.Context {
 		return ctx
 	}
 	parent := h.parent
-	if cause != nil { // the hold ended before the parent, see end: what ends the parent later is not its cause
+	// The hold ended before the parent, see end: what ends the parent later is not its cause.
+	if cause != nil {
 		parent = context.WithoutCancel(parent)
 	}
 	ctx, cancel := context.WithCancelCause(parent)

@@ -23,29 +23,51 @@ func TestContextThatIsLookedAtLate(t *testing.T) {
 			end  func(g *locker.Guard[struct{}], cancel context.CancelCauseFunc)
 			want error
 		}{
-			"unlocked":                   {func(g *locker.Guard[struct{}], _ context.CancelCauseFunc) { _ = g.Unlock() }, locker.ErrUnlocked},
-			"unlocked before the parent": {func(g *locker.Guard[struct{}], c context.CancelCauseFunc) { _ = g.Unlock(); c(errWhy) }, locker.ErrUnlocked},
-			"unlocked after the parent":  {func(g *locker.Guard[struct{}], c context.CancelCauseFunc) { c(errWhy); _ = g.Unlock() }, errWhy},
-			"parent":                     {func(_ *locker.Guard[struct{}], c context.CancelCauseFunc) { c(errWhy) }, errWhy},
+			"unlocked": {func(g *locker.Guard[struct{}], _ context.CancelCauseFunc) {
+				_ = g.Unlock()
+			}, locker.ErrUnlocked},
+			"unlocked before the parent": {func(g *locker.Guard[struct{}],
+				c context.CancelCauseFunc,
+			) {
+				_ = g.Unlock()
+				c(errWhy)
+			}, locker.ErrUnlocked},
+			"unlocked after the parent": {func(g *locker.Guard[struct{}],
+				c context.CancelCauseFunc,
+			) {
+				c(errWhy)
+				_ = g.Unlock()
+			}, errWhy},
+			"parent": {func(_ *locker.Guard[struct{}], c context.CancelCauseFunc) {
+				c(errWhy)
+			}, errWhy},
 		} {
 			for look, done := range map[string]func(ctx context.Context) bool{
-				"cause":   func(ctx context.Context) bool { return context.Cause(ctx) != nil },
-				"err":     func(ctx context.Context) bool { return ctx.Err() != nil },
-				"done":    isDone,
-				"derived": func(ctx context.Context) bool { ctx, end := context.WithCancel(ctx); defer end(); return isDone(ctx) },
+				"cause": func(ctx context.Context) bool { return context.Cause(ctx) != nil },
+				"err":   func(ctx context.Context) bool { return ctx.Err() != nil },
+				"done":  isDone,
+				"derived": func(ctx context.Context) bool {
+					ctx, end := context.WithCancel(ctx)
+					defer end()
+					return isDone(ctx)
+				},
 			} {
-				parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), word{}, "hello"))
+				parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), word{},
+					"hello"))
 				g, err := l.Lock(parent, "k")
 				if err != nil {
 					t.Fatal(err)
 				}
 				ctx := g.Context()
 				if ctx.Value(word{}) != "hello" || ctx.Err() != nil || context.Cause(ctx) != nil {
-					t.Errorf("%s, %s: a live hold's context: %v, %v", name, look, ctx.Err(), context.Cause(ctx))
+					t.Errorf("%s, %s: a live hold's context: %v, %v", name, look, ctx.Err(),
+						context.Cause(ctx))
 				}
 				try.end(g, cancel)
-				if !done(ctx) || !errors.Is(context.Cause(ctx), try.want) || !errors.Is(ctx.Err(), context.Canceled) {
-					t.Errorf("%s, %s: %v, cause %v, want %v", name, look, ctx.Err(), context.Cause(ctx), try.want)
+				if !done(ctx) || !errors.Is(context.Cause(ctx), try.want) ||
+					!errors.Is(ctx.Err(), context.Canceled) {
+					t.Errorf("%s, %s: %v, cause %v, want %v", name, look, ctx.Err(),
+						context.Cause(ctx), try.want)
 				}
 				if ctx.Value(word{}) != "hello" {
 					t.Errorf("%s, %s: lost its values", name, look)
@@ -57,10 +79,12 @@ func TestContextThatIsLookedAtLate(t *testing.T) {
 	})
 }
 
-// The work of a hold whose ctx has a limit that was meant for the wait hears why it is cut off, in one sentence.
+// The work of a hold whose ctx has a limit that was meant for the wait hears why it is cut off, in
+// one sentence.
 func TestContextWhoseCallerIsLate(t *testing.T) {
 	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
-		parent, cancel := context.WithTimeout(context.WithValue(t.Context(), word{}, "hello"), time.Minute)
+		parent, cancel := context.WithTimeout(context.WithValue(t.Context(), word{}, "hello"),
+			time.Minute)
 		defer cancel()
 		g, err := locker.All(parent, l, []string{"a", "b", "c"}) // each under the one before
 		if err != nil {
@@ -72,10 +96,14 @@ func TestContextWhoseCallerIsLate(t *testing.T) {
 		<-early.Done()
 		late, end := context.WithCancel(g.Context())
 		defer end()
-		for name, ctx := range map[string]context.Context{"the hold's": g.Context(), "derived from it": late} {
+		for name, ctx := range map[string]context.Context{
+			"the hold's":      g.Context(),
+			"derived from it": late,
+		} {
 			says := context.Cause(ctx).Error()
 			wantErr(t, context.Cause(ctx), context.DeadlineExceeded)
-			if strings.Count(says, "still held") != 1 || !strings.Contains(says, "WaitLimit") || ctx.Value(word{}) != "hello" {
+			if strings.Count(says, "still held") != 1 || !strings.Contains(says, "WaitLimit") ||
+				ctx.Value(word{}) != "hello" {
 				t.Errorf("%s: %q", name, says)
 			}
 		}
@@ -85,13 +113,15 @@ func TestContextWhoseCallerIsLate(t *testing.T) {
 			}
 		}
 		_, err = l.Lock(g.Context(), "d")
-		if wantErr(t, err, locker.ErrNotAcquired, context.DeadlineExceeded); !strings.Contains(err.Error(), "WaitLimit") {
+		if wantErr(t, err, locker.ErrNotAcquired,
+			context.DeadlineExceeded); !strings.Contains(err.Error(), "WaitLimit") {
 			t.Errorf("Lock under it = %v", err)
 		}
 		if err := g.Unlock(); err != nil {
 			t.Error(err)
 		}
-		if cause := context.Cause(g.Context()); !errors.Is(cause, context.DeadlineExceeded) || strings.Contains(cause.Error(), "still held") {
+		if cause := context.Cause(g.Context()); !errors.Is(cause, context.DeadlineExceeded) ||
+			strings.Contains(cause.Error(), "still held") {
 			t.Errorf("after Unlock: %v", cause)
 		}
 		caller, leave := context.WithCancelCause(t.Context())
@@ -100,7 +130,8 @@ func TestContextWhoseCallerIsLate(t *testing.T) {
 			t.Fatal(err)
 		}
 		leave(errWhy)
-		if cause := context.Cause(one.Context()); cause != errWhy { //nolint:errorlint // that, and no more
+		//nolint:errorlint // that, and no more
+		if cause := context.Cause(one.Context()); cause != errWhy {
 			t.Errorf("of a caller that left: %v", cause)
 		}
 		_ = one.Unlock()
@@ -167,7 +198,10 @@ func TestHoldFrom(t *testing.T) {
 			}
 			return h
 		}
-		for _, ctx := range []context.Context{t.Context(), (*locker.Guard[int])(nil).Context(), (&locker.Guards[int]{}).Context()} {
+		for _, ctx := range []context.Context{
+			t.Context(), (*locker.Guard[int])(nil).Context(),
+			(&locker.Guards[int]{}).Context(),
+		} {
 			if h, ok := locker.HoldFrom(ctx); ok || h != (locker.Hold{}) {
 				t.Errorf("HoldFrom without a hold = %+v", h)
 			}

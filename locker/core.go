@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// core is a Client without its T: what all its locks have in common, and no more. Its functions are in
-// the files that they belong to; this one has the count of what is under way.
+// core is a Client without its T: what all its locks have in common, and no more. Its functions are
+// in the files that they belong to; this one has the count of what is under way.
 type core struct {
 	b         backend.Backend
 	cfg       Config
@@ -21,8 +21,9 @@ type core struct {
 	caps      backend.Capabilities
 	meta      backend.Meta
 	holdTimes holdTimes
-	suspended func(time.Time) time.Duration // how long the machine had slept by now; a field for tests
-	lastReply atomic.Int64                  // when the store last answered anybody, in nanoseconds since base
+	// how long the machine had slept by now; a field for tests
+	suspended func(time.Time) time.Duration
+	lastReply atomic.Int64 // when the store last answered anybody, in nanoseconds since base
 	base      time.Time
 	slept     atomic.Int64 // the longest that suspended found, see instant
 	pending   pending
@@ -42,7 +43,8 @@ type core struct {
 	alone   map[*lease]struct{} // leases without a cohort that are renewed or held, for Close
 	free    map[keptKey]*kept   // values of PerKey that no hold has; nil before the first
 
-	open      atomic.Int64  // calls, holds and clean-ups under way, and closedOpen from when Close began
+	// calls, holds and clean-ups under way, and closedOpen from when Close began
+	open      atomic.Int64
 	idle      chan struct{} // closed when open first falls to closedOpen
 	closeIdle func()
 }
@@ -52,13 +54,18 @@ const closedOpen = math.MinInt64 / 2
 
 func newCore(b backend.Backend, cfg Config) *core {
 	events, _ := cfg.Observer.(EventObserver)
-	if !reflect.ValueOf(b).Comparable() { // a struct with a function, say: heldBy and excludedBy compare it
+	// A struct with a function, say: heldBy and excludedBy compare it.
+	if !reflect.ValueOf(b).Comparable() {
 		b = &struct{ backend.Backend }{b}
 	}
 	c := &core{
-		b: b, cfg: cfg, events: events, caps: b.Capabilities(), meta: cfg.meta(), suspended: suspended, base: time.Now(),
+		b: b, cfg: cfg, events: events, caps: b.Capabilities(), meta: cfg.meta(),
+		suspended: suspended, base: time.Now(),
 		cohorts: map[cohortKey]*cohort{}, alone: map[*lease]struct{}{}, idle: make(chan struct{}),
-		defaults: call{ttl: cfg.TTL, maxHold: cfg.MaxHold, failFast: cfg.Wait.FailFast, wait: cfg.Wait.Mode},
+		defaults: call{
+			ttl: cfg.TTL, maxHold: cfg.MaxHold, failFast: cfg.Wait.FailFast,
+			wait: cfg.Wait.Mode,
+		},
 	}
 	c.instant(c.base)
 	c.closeIdle = sync.OnceFunc(func() { close(c.idle) })

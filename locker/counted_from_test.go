@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// wantCounted fails unless the lease of g, of 30s, counts from sent. As no renewal is answered, it has
-// to be lost before it ends in the store, whatever came between.
+// wantCounted fails unless the lease of g, of 30s, counts from sent. As no renewal is answered, it
+// has to be lost before it ends in the store, whatever came between.
 func wantCounted(t *testing.T, g *locker.Guard[struct{}], token uint64, sent time.Time) {
 	t.Helper()
 	if got := g.Hold().Token; got != token {
@@ -37,8 +37,9 @@ func quietFallback() locker.Config {
 	return cfg
 }
 
-// The attempt that takes the place in the queue is executed at once, and its answer is on its way for
-// long. The key may be handed over from then on, so the lease counts from before the attempt was sent.
+// The attempt that takes the place in the queue is executed at once, and its answer is on its way
+// for long. The key may be handed over from then on, so the lease counts from before the attempt
+// was sent.
 //
 // covers: A6, W12
 func TestHandOverIsCountedFromBeforeASlowAttempt(t *testing.T) {
@@ -69,8 +70,8 @@ func TestHandOverIsCountedFromBeforeASlowAttempt(t *testing.T) {
 	}
 }
 
-// A heartbeat that is not answered may not have been executed: what is handed over after it counts from
-// what was answered before it, an attempt or a heartbeat.
+// A heartbeat that is not answered may not have been executed: what is handed over after it counts
+// from what was answered before it, an attempt or a heartbeat.
 //
 // covers: A6, W12
 func TestHandOverIsNotCountedFromAnUnansweredHeartbeat(t *testing.T) {
@@ -86,7 +87,8 @@ func TestHandOverIsNotCountedFromAnUnansweredHeartbeat(t *testing.T) {
 		"unavailable, after a heartbeat": {1, 25 * time.Second, 8, backend.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &told{beating: beating{hooked: queued(test.after, granted(test.token, 30*time.Second))}}
+			b := &told{beating: beating{hooked: queued(test.after,
+				granted(test.token, 30*time.Second))}}
 			var sent time.Time // when the last heartbeat was that was answered
 			b.told = func(context.Context, []backend.Claim) ([]error, error) {
 				if b.beats.Load() > test.answered {
@@ -99,7 +101,8 @@ func TestHandOverIsNotCountedFromAnUnansweredHeartbeat(t *testing.T) {
 			bubble(t, b, quietFallback(), func(t *testing.T, l *locker.Client[struct{}]) {
 				g, began, asked := handOff(t, l, b.hooked, test.after)
 				if beats := b.beats.Load(); asked != 2 || beats <= test.answered {
-					t.Fatalf("%d attempts and %d heartbeats, of which %d were answered", asked, beats, test.answered)
+					t.Fatalf("%d attempts and %d heartbeats, of which %d were answered", asked,
+						beats, test.answered)
 				}
 				if test.answered == 0 {
 					sent = began // of the attempt
@@ -110,8 +113,8 @@ func TestHandOverIsNotCountedFromAnUnansweredHeartbeat(t *testing.T) {
 	}
 }
 
-// A watched is a context that calls meet, once, when it is asked for its Done: that is what makes a child
-// of it do before it is one.
+// A watched is a context that calls meet, once, when it is asked for its Done: that is what makes a
+// child of it do before it is one.
 type watched struct {
 	context.Context
 	meet atomic.Pointer[func()]
@@ -124,8 +127,8 @@ func (w *watched) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// The hold ends while somebody looks at its context for the first time, after it was found good and before
-// there is a context to end: what the look brings has ended, too, and says why.
+// The hold ends while somebody looks at its context for the first time, after it was found good and
+// before there is a context to end: what the look brings has ended, too, and says why.
 //
 // covers: B1, G5
 func TestContextThatIsMadeWhileItsHoldEnds(t *testing.T) {
@@ -169,8 +172,8 @@ func TestContextThatIsMadeWhileItsHoldEnds(t *testing.T) {
 	}
 }
 
-// A release was executed, and its reply lost. The next meets a store that is away, which refuses; then the
-// hold is found gone. It was ended by the first: that is no loss, and the value was saved.
+// A release was executed, and its reply lost. The next meets a store that is away, which refuses;
+// then the hold is found gone. It was ended by the first: that is no loss, and the value was saved.
 //
 // covers: C4, A2
 func TestReleaseWithoutAnAnswerIsRememberedOverARefusal(t *testing.T) {
@@ -193,7 +196,8 @@ func TestReleaseWithoutAnAnswerIsRememberedOverARefusal(t *testing.T) {
 			g := mustLock(t, l, "k")
 			release(lose)
 			if err := g.Unlock(); err != nil || n.Load() != 3 {
-				t.Errorf("Unlock after %d releases = %v, want nil: the first ended the hold", n.Load(), err)
+				t.Errorf("Unlock after %d releases = %v, want nil: the first ended the hold",
+					n.Load(), err)
 			}
 			wantHeld(t, b, "k", false)
 		})
@@ -204,7 +208,8 @@ func TestReleaseWithoutAnAnswerIsRememberedOverARefusal(t *testing.T) {
 		stock(t, b, locker.Config{}, func(t *testing.T, s *locker.Store[int]) {
 			release(lose)
 			if err := s.Update(t.Context(), "value", add(1)); err != nil || n.Load() != 3 {
-				t.Errorf("Update after %d releases = %v, want nil: the first saved the value", n.Load(), err)
+				t.Errorf("Update after %d releases = %v, want nil: the first saved the value",
+					n.Load(), err)
 			}
 			wantStock(t, s, "value", 1)
 		})

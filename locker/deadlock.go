@@ -16,24 +16,28 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// What is done about deadlocks. A Lock under a guard's context knows what its caller holds. While it
-// waits it is in nestedWaits, where those of this process find each other at once. After
-// deadlockAfter it also leaves a record in the store for each of those holds: a lock of its own, whose
-// metadata says which key the holder waits for. By these records it follows from holder to holder.
+// What is done about deadlocks. A Lock under a guard's context knows what its caller holds. While
+// it waits it is in nestedWaits, where those of this process find each other at once. After
+// deadlockAfter it also leaves a record in the store for each of those holds: a lock of its own,
+// whose metadata says which key the holder waits for. By these records it follows from holder to
+// holder.
 //
 // Safety: a record is a claim on a key that nobody else asks for, so no lock depends on one. It is
-// released before Lock returns, or behind it if the store is slow, and is a lease, which ends by itself.
+// released before Lock returns, or behind it if the store is slow, and is a lease, which ends by
+// itself.
 //
-// It is not written into the hold: a renewal carries no metadata, and a hold that is acquired once more
-// only for that has an attempt in flight which may be executed after its release. Nor are the keys that
-// are held written into the place in the queue: one place is for all goroutines of a process, and those
-// of one who gave up would be in it until the next attempt.
+// It is not written into the hold: a renewal carries no metadata, and a hold that is acquired once
+// more only for that has an attempt in flight which may be executed after its release. Nor are the
+// keys that are held written into the place in the queue: one place is for all goroutines of a
+// process, and those of one who gave up would be in it until the next attempt.
 
 const (
-	deadlockAfter = time.Second     // how long a wait lasts before the store is asked
-	deadlockEvery = 2 * time.Second // until it is asked again, then twice that, and so on, up to a third of recordTTL
+	deadlockAfter = time.Second // how long a wait lasts before the store is asked
+	// Until it is asked again, then twice that, and so on, up to a third of recordTTL.
+	deadlockEvery = 2 * time.Second
 
-	recordTTL = 30 * time.Second // of a record, or the longest that the store grants; it is repeated each third
+	// Of a record, or the longest that the store grants; it is repeated each third.
+	recordTTL = 30 * time.Second
 
 	// deadlockLooks bounds the keys of one look, as one may have thousands of shared holds.
 	deadlockLooks = 32
@@ -42,8 +46,9 @@ const (
 // A Waiting is one of those who wait for each other in a deadlock. Keys are as the store has them,
 // with their namespaces.
 type Waiting struct {
-	Holds string       `json:"holds"` // the key that the one before it waits for
-	Token uint64       `json:"token"` // of that hold: of several under one lease the first one's, unless they are of one process
+	Holds string `json:"holds"` // the key that the one before it waits for
+	// of that hold: of several under one lease the first one's, unless they are of one process
+	Token uint64       `json:"token"`
 	For   string       `json:"for"`   // the key that it waits for itself
 	Where string       `json:"where"` // who called Lock for it: file and line
 	Who   backend.Meta `json:"who"`   // its service, host and process
@@ -55,15 +60,16 @@ func (w Waiting) String() string {
 		w.Who.Service, w.Who.Host, w.Who.PID, w.Holds, w.Token, w.For, w.Where)
 }
 
-// A DeadlockError is [ErrDeadlock] with those who wait for each other: the first waits for the second,
-// and the last for the first, which is the Lock that fails.
+// A DeadlockError is [ErrDeadlock] with those who wait for each other: the first waits for the
+// second, and the last for the first, which is the Lock that fails.
 type DeadlockError struct {
 	Cycle []Waiting // never empty
 }
 
 // Error says how many they are, without their keys.
 func (e *DeadlockError) Error() string {
-	return fmt.Sprintf("%v: %d that wait for each other, of which this one gives up", ErrDeadlock, len(e.Cycle))
+	return fmt.Sprintf("%v: %d that wait for each other, of which this one gives up", ErrDeadlock,
+		len(e.Cycle))
 }
 
 // Is makes errors.Is(err, ErrDeadlock) true.
@@ -75,8 +81,8 @@ type storeKey struct {
 	key string
 }
 
-// nestedWaits are the waits of this process, of all its Clients, under contexts of guards, by what they
-// wait for. It is empty in a program that takes one lock at a time.
+// nestedWaits are the waits of this process, of all its Clients, under contexts of guards, by what
+// they wait for. It is empty in a program that takes one lock at a time.
 var nestedWaits = struct {
 	mu sync.Mutex // before it no other, and after it only lease.mu
 	of map[storeKey][]*nestedWait
@@ -107,11 +113,14 @@ type nestedWait struct {
 	left     bool          // the wait is over
 }
 
-// enterNested notes a wait for key under ctx, and tells of a deadlock in this process that it makes.
-// Under the context that it returns the wait ends when that is broken. It returns nil if ctx belongs to
-// no hold that others could wait for.
-func (c *core) enterNested(ctx context.Context, key, owner string, info Hold) (context.Context, *nestedWait) {
-	if ctx.Value(holdKey{}) == nil || info.Mode == backend.Permit { // of several permits another may be given back
+// enterNested notes a wait for key under ctx, and tells of a deadlock in this process that it
+// makes. Under the context that it returns the wait ends when that is broken. It returns nil if ctx
+// belongs to no hold that others could wait for.
+func (c *core) enterNested(ctx context.Context, key, owner string,
+	info Hold,
+) (context.Context, *nestedWait) {
+	// Of several permits another may be given back.
+	if ctx.Value(holdKey{}) == nil || info.Mode == backend.Permit {
 		return ctx, nil
 	}
 	holds := holdsOf(ctx)
@@ -143,9 +152,9 @@ func holdsOf(ctx context.Context) (all []*hold) {
 	}
 }
 
-// leave ends what enterNested began, and returns what the wait fails with. When it returns nothing of
-// the wait is in the store, or its release is pending: it does not wait long for a store that is slow to
-// answer the watch under way.
+// leave ends what enterNested began, and returns what the wait fails with. When it returns nothing
+// of the wait is in the store, or its release is pending: it does not wait long for a store that is
+// slow to answer the watch under way.
 func (w *nestedWait) leave(err error) error {
 	if w == nil {
 		return err
@@ -177,7 +186,8 @@ func (w *nestedWait) leave(err error) error {
 	return err
 }
 
-// end tells what is still to be told of a wait that is over, and withdraws its records, all at once.
+// end tells what is still to be told of a wait that is over, and withdraws its records, all at
+// once.
 func (w *nestedWait) end() {
 	if w.found != nil { // and it ended before the watch came to it
 		w.tell(w.found, false)
@@ -197,8 +207,8 @@ type blocker struct {
 	hold *hold
 }
 
-// search returns the way from w back to itself, through those who wait for what x holds and so on; nil
-// if there is none. The caller has nestedWaits.mu, so that all of it is true at one moment.
+// search returns the way from w back to itself, through those who wait for what x holds and so on;
+// nil if there is none. The caller has nestedWaits.mu, so that all of it is true at one moment.
 func (w *nestedWait) search(x *nestedWait, way []blocker, seen map[*nestedWait]bool) []blocker {
 	for _, h := range x.holds {
 		if !h.lasts() {
@@ -209,7 +219,8 @@ func (w *nestedWait) search(x *nestedWait, way []blocker, seen map[*nestedWait]b
 			return append(way, blocker{x, h})
 		}
 		for _, y := range nestedWaits.of[at] {
-			if seen[y] || y.ctx.Err() != nil || !y.waitsFor(h) { // one that has failed is about to leave
+			// One that has failed is about to leave.
+			if seen[y] || y.ctx.Err() != nil || !y.waitsFor(h) {
 				continue
 			}
 			seen[y] = true
@@ -221,11 +232,12 @@ func (w *nestedWait) search(x *nestedWait, way []blocker, seen map[*nestedWait]b
 	return nil
 }
 
-// waitsFor reports whether h, of the key that w waits for, is in its way. Of shared ones it is not sure: who
-// was behind a writer may have been let in by now.
+// waitsFor reports whether h, of the key that w waits for, is in its way. Of shared ones it is not
+// sure: who was behind a writer may have been let in by now.
 func (w *nestedWait) waitsFor(h *hold) bool {
 	claim := &h.lease.claim
-	return (w.info.Mode != backend.Shared || h.info.Mode != backend.Shared) && (!claim.Reentrant || claim.Owner != w.owner)
+	return (w.info.Mode != backend.Shared || h.info.Mode != backend.Shared) &&
+		(!claim.Reentrant || claim.Owner != w.owner)
 }
 
 // lasts reports whether the hold is good, and not being unlocked.
@@ -250,7 +262,10 @@ func (w *nestedWait) tellAll(way []blocker) {
 		slices.Reverse(way[1:]) // each waited for the one before it; now it waits for the next
 	}
 	for i, b := range way {
-		cycle[i] = Waiting{b.hold.lease.claim.Key, b.hold.info.Token, b.wait.at.key, outside(b.wait.stack[:]), b.wait.core.meta}
+		cycle[i] = Waiting{
+			b.hold.lease.claim.Key, b.hold.info.Token, b.wait.at.key,
+			outside(b.wait.stack[:]), b.wait.core.meta,
+		}
 	}
 	for i, b := range way {
 		b.wait.found = slices.Concat(cycle[i:], cycle[:i])
@@ -260,7 +275,8 @@ func (w *nestedWait) tellAll(way []blocker) {
 	}
 }
 
-// watch tells of the cycle that was found, or looks for one in the store. It is called by the timer.
+// watch tells of the cycle that was found, or looks for one in the store. It is called by the
+// timer.
 func (w *nestedWait) watch() {
 	nestedWaits.mu.Lock()
 	if w.left || w.watching != nil {
@@ -279,8 +295,10 @@ func (w *nestedWait) watch() {
 		before := w.told
 		next, w.looks = min(next<<min(w.looks, 8), w.records[0].TTL/3), w.looks+1
 		c := chase{b: w.core.b, ends: w.written, owner: w.owner}
-		if w.tell(cycleOf(c.look(w.ctx, waits{mode: w.info.Mode, key: w.at.key})), false); w.told != before {
-			next, w.looks = deadlockEvery+deadlockAfter, 1 // so that the others look before it is broken
+		cycle := cycleOf(c.look(w.ctx, waits{mode: w.info.Mode, key: w.at.key}))
+		if w.tell(cycle, false); w.told != before {
+			// So that the others look before it is broken.
+			next, w.looks = deadlockEvery+deadlockAfter, 1
 		}
 	}
 	nestedWaits.mu.Lock()
@@ -295,11 +313,12 @@ func (w *nestedWait) watch() {
 	}
 }
 
-// tell logs a cycle that begins with this wait, and tells the observer, once; nil is none. Then it ends the
-// wait if that is to break the cycle: at once, if that is still there, as the watch may come to it late; or when
-// it was told before, so that the others have found it, too.
+// tell logs a cycle that begins with this wait, and tells the observer, once; nil is none. Then it
+// ends the wait if that is to break the cycle: at once, if that is still there, as the watch may
+// come to it late; or when it was told before, so that the others have found it, too.
 //
-// Of those who wait for each other the one with the greatest token gives up, as each finds out for itself:
+// Of those who wait for each other the one with the greatest token gives up, as each finds out for
+// itself:
 // tokens of holds are the same for all, so no two give up (TestDeadlockAcrossProcesses).
 func (w *nestedWait) tell(cycle []Waiting, atOnce bool) {
 	if len(cycle) == 0 {
@@ -320,9 +339,11 @@ func (w *nestedWait) tell(cycle []Waiting, atOnce bool) {
 		}
 	}
 	order := func(a, b Waiting) int { // tokens of different keys may be equal
-		return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.Holds, b.Holds), cmp.Compare(a.String(), b.String()))
+		return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.Holds, b.Holds),
+			cmp.Compare(a.String(), b.String()))
 	}
-	if !w.core.cfg.BreakDeadlocks || slices.MaxFunc(cycle, order) != cycle[0] { // safeguard: greatest-token
+	// safeguard: greatest-token
+	if !w.core.cfg.BreakDeadlocks || slices.MaxFunc(cycle, order) != cycle[0] {
 		return
 	}
 	if again && !atOnce || atOnce && w.stuck() { // safeguard: deadlock-stuck
@@ -342,9 +363,9 @@ func recordKey(key, id string) string {
 // recordPrefix is what the keys of records begin with, behind the namespace.
 const recordPrefix = ".waits-"
 
-// record writes to the store, for each hold, what its holder waits for, and reports whether it did for one of them
-// at least. One that is there already is another goroutine's, under the same guard, and stays. What the store did not
-// answer is tried again at the next look.
+// record writes to the store, for each hold, what its holder waits for, and reports whether it did
+// for one of them at least. One that is there already is another goroutine's, under the same guard,
+// and stays. What the store did not answer is tried again at the next look.
 func (w *nestedWait) record() bool {
 	if w.records == nil {
 		meta, ttl := w.core.meta, recordTTL
@@ -354,7 +375,10 @@ func (w *nestedWait) record() bool {
 		}
 		for _, h := range w.holds {
 			if of := &h.lease.claim; h.lease.core.b == w.core.b && h.lasts() && h.named() {
-				w.records = append(w.records, backend.Claim{Key: recordKey(of.Key, of.ID()), Owner: backend.NewOwner(), TTL: ttl, Meta: meta})
+				w.records = append(w.records, backend.Claim{
+					Key:   recordKey(of.Key, of.ID()),
+					Owner: backend.NewOwner(), TTL: ttl, Meta: meta,
+				})
 			}
 		}
 	}
@@ -377,11 +401,11 @@ func (w *nestedWait) record() bool {
 	return len(w.written) > 0
 }
 
-// named has the lease of the hold not be handed on, as a record is about to name it, and reports whether the hold
-// is not being unlocked yet.
+// named has the lease of the hold not be handed on, as a record is about to name it, and reports
+// whether the hold is not being unlocked yet.
 //
-// Safety: so what a record says of a lease is never said of another caller's hold, however late the record goes
-// (TestDeadlockOfALeaseIsNotHandedOn).
+// Safety: so what a record says of a lease is never said of another caller's hold, however late the
+// record goes (TestDeadlockOfALeaseIsNotHandedOn).
 func (h *hold) named() bool {
 	h.lease.mu.Lock()
 	defer h.lease.mu.Unlock()
@@ -419,15 +443,16 @@ type step struct {
 
 // A chase follows those who hold what a wait is for to what they wait for, by the store.
 //
-// Safety: it asks and changes nothing. A hold and a record have names that no other has, and neither comes
-// back once it is gone. So what is read twice was there in between, and when the second reading begins every
-// step of the way is true at the same moment: each was read before it, and is there after it
-// (TestNoDeadlockIfOneLetsGo).
+// Safety: it asks and changes nothing. A hold and a record have names that no other has, and
+// neither comes back once it is gone. So what is read twice was there in between, and when the
+// second reading begins every step of the way is true at the same moment: each was read before it,
+// and is there after it (TestNoDeadlockIfOneLetsGo).
 type chase struct {
-	b     backend.Backend
-	ends  map[string]bool // the owners of the records at which it has come round
-	owner string          // whose holds are not in the way: those of the wait's own re-entrant owner
-	asks  int             // how many records it has asked for
+	b    backend.Backend
+	ends map[string]bool // the owners of the records at which it has come round
+	// whose holds are not in the way: those of the wait's own re-entrant owner
+	owner string
+	asks  int // how many records it has asked for
 }
 
 // look returns the steps from a wait to where the chase ends, each read twice, or nil.
@@ -459,16 +484,20 @@ func (c *chase) follow(ctx context.Context, of waits, way []step, seen map[waits
 	return nil
 }
 
-// steps asks the store who is in the way of a wait and waits itself; only says which one is wanted, nil that all are.
+// steps asks the store who is in the way of a wait and waits itself; only says which one is wanted,
+// nil that all are.
 func (c *chase) steps(ctx context.Context, of waits, only *step) (all []step) {
 	state, _ := c.b.Inspect(ctx, of.key)
-	most := c.asks + (deadlockLooks-c.asks+1)/2                  // half of what is left, so that something is left for those behind
-	if h := state.Holders; len(h) > most-c.asks && only == nil { // each has its turn, in one look or another
+	// Half of what is left, so that something is left for those behind.
+	most := c.asks + (deadlockLooks-c.asks+1)/2
+	// Each has its turn, in one look or another.
+	if h := state.Holders; len(h) > most-c.asks && only == nil {
 		rand.Shuffle(len(h), func(i, j int) { h[i], h[j] = h[j], h[i] })
 	}
 	for _, h := range state.Holders {
 		// Of shared holds it is not sure, see waitsFor, and of permits any may be given back.
-		if h.Mode == backend.Permit || h.Mode == backend.Shared && of.mode == backend.Shared || h.Owner == c.owner ||
+		if h.Mode == backend.Permit || h.Mode == backend.Shared && of.mode == backend.Shared ||
+			h.Owner == c.owner ||
 			only != nil && only.hold.ID != h.ID || c.asks >= most && only == nil {
 			continue
 		}
@@ -498,11 +527,14 @@ func cycleOf(way []step) []Waiting {
 	return cycle
 }
 
-// Deadlocks returns the deadlocks of a namespace in a store, for people and tools. Each is a circle of waits of a
-// second or more, see [Config].BreakDeadlocks: each waits for what the next one holds, and the last for what the
-// first holds. It lists the store's locks, and then asks twice for each wait and holder. The error is that of the
-// list, [errors.ErrUnsupported] if the store cannot list its locks.
-func Deadlocks(ctx context.Context, b backend.Backend, namespace string) (all [][]Waiting, err error) {
+// Deadlocks returns the deadlocks of a namespace in a store, for people and tools. Each is a circle
+// of waits of a second or more, see [Config].BreakDeadlocks: each waits for what the next one
+// holds, and the last for what the first holds. It lists the store's locks, and then asks twice for
+// each wait and holder. The error is that of the list, [errors.ErrUnsupported] if the store cannot
+// list its locks.
+func Deadlocks(ctx context.Context, b backend.Backend,
+	namespace string,
+) (all [][]Waiting, err error) {
 	var records []backend.Holder
 	for l, err := range b.List(ctx, backend.Namespaced(namespace, recordPrefix)) {
 		if err != nil {

@@ -18,13 +18,16 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// deadlocks is an Observer that keeps the cycles it is told of, by whose wait it was: the key waited for.
+// deadlocks is an Observer that keeps the cycles it is told of, by whose wait it was: the key
+// waited for.
 type deadlocks struct {
 	mu   sync.Mutex
 	told map[string][]locker.Event
 }
 
-func (d *deadlocks) Begin(ctx context.Context, _ string, _ locker.Hold) (context.Context, func(locker.Hold, error)) {
+func (d *deadlocks) Begin(ctx context.Context, _ string,
+	_ locker.Hold,
+) (context.Context, func(locker.Hold, error)) {
 	return ctx, func(locker.Hold, error) {}
 }
 
@@ -55,8 +58,8 @@ type ring struct {
 	waits   sync.WaitGroup
 }
 
-// newRing has n callers lock a key each: k0 first, so that the last has the greatest token of those whose store has one clock.
-// of makes what each is a client of.
+// newRing has n callers lock a key each: k0 first, so that the last has the greatest token of those
+// whose store has one clock. of makes what each is a client of.
 func newRing(t *testing.T, n int, cfg locker.Config, of func(i int) backend.Backend) *ring {
 	t.Helper()
 	r := &ring{deadlocks: &deadlocks{told: map[string][]locker.Event{}}, errs: make([]error, n)}
@@ -71,7 +74,8 @@ func newRing(t *testing.T, n int, cfg locker.Config, of func(i int) backend.Back
 // wait has caller i wait for the key of the next; it unlocks whatever comes of it.
 func (r *ring) wait(i int, opts ...locker.Option) {
 	r.waits.Go(func() {
-		g, err := r.clients[i].Lock(r.guards[i].Context(), fmt.Sprint("k", (i+1)%len(r.guards)), opts...)
+		g, err := r.clients[i].Lock(r.guards[i].Context(), fmt.Sprint("k", (i+1)%len(r.guards)),
+			opts...)
 		r.errs[i] = err
 		_ = g.Unlock()
 		_ = r.guards[i].Unlock()
@@ -111,7 +115,8 @@ func shared(b backend.Backend) func(int) backend.Backend {
 	return func(int) backend.Backend { return b }
 }
 
-// each is a backend for each, which to this process are different stores: as if each were a process.
+// each is a backend for each, which to this process are different stores: as if each were a
+// process.
 func each(b backend.Backend) func(int) backend.Backend {
 	return func(int) backend.Backend { return &hooked{Backend: b} }
 }
@@ -121,7 +126,9 @@ func TestDeadlockInAProcessIsFoundAtOnce(t *testing.T) {
 	for n := 2; n <= 3; n++ {
 		for last := range n { // who closes the cycle
 			synctest.Test(t, func(t *testing.T) {
-				b := &inspecting{membackend.New(), func(key string) { t.Errorf("asked who holds %s", key) }}
+				b := &inspecting{membackend.New(), func(key string) {
+					t.Errorf("asked who holds %s", key)
+				}}
 				r := newRing(t, n, locker.Config{BreakDeadlocks: true}, shared(b))
 				for i := range n - 1 {
 					r.wait((last + 1 + i) % n)
@@ -134,14 +141,17 @@ func TestDeadlockInAProcessIsFoundAtOnce(t *testing.T) {
 				r.wait(last)
 				r.waits.Wait()
 				if got := r.victims(t); !slices.Equal(got, []int{n - 1}) || time.Since(began) != 0 {
-					t.Errorf("%v gave up after %v; want the one with the greatest token, at once", got, time.Since(began))
+					t.Errorf("%v gave up after %v; want the one with the greatest token, at once",
+						got, time.Since(began))
 				}
 				if events, waits := r.all(); events != n || waits != n {
 					t.Errorf("%d events on %d waits, want one on each of %d", events, waits, n)
 				}
 				var broken *locker.DeadlockError
-				if !errors.As(r.errs[n-1], &broken) || len(broken.Cycle) != n || broken.Cycle[0].Holds != fmt.Sprint("k", n-1) ||
-					broken.Cycle[0].For != "k0" || broken.Cycle[0].Who.Service != "ring" || !strings.Contains(broken.Cycle[1].Where, "deadlock_test.go:") {
+				if !errors.As(r.errs[n-1], &broken) || len(broken.Cycle) != n ||
+					broken.Cycle[0].Holds != fmt.Sprint("k", n-1) ||
+					broken.Cycle[0].For != "k0" || broken.Cycle[0].Who.Service != "ring" ||
+					!strings.Contains(broken.Cycle[1].Where, "deadlock_test.go:") {
 					t.Errorf("%v: %+v", r.errs[n-1], broken)
 				}
 				r.close(t, b)
@@ -152,7 +162,9 @@ func TestDeadlockInAProcessIsFoundAtOnce(t *testing.T) {
 
 // Without BreakDeadlocks each wait tells once, and goes on.
 func TestDeadlockIsToldOnce(t *testing.T) {
-	for name, of := range map[string]func(backend.Backend) func(int) backend.Backend{"process": shared, "processes": each} {
+	for name, of := range map[string]func(backend.Backend) func(int) backend.Backend{
+		"process": shared, "processes": each,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := &hooked{Backend: membackend.New()}
@@ -179,7 +191,8 @@ func TestDeadlockIsToldOnce(t *testing.T) {
 	}
 }
 
-// Those who wait are in processes of their own, of which each knows nothing of the others but by the store.
+// Those who wait are in processes of their own, of which each knows nothing of the others but by
+// the store.
 //
 // covers: G9
 func TestDeadlockAcrossProcesses(t *testing.T) {
@@ -214,7 +227,9 @@ func TestDeadlockOfTwoProcessesAndThreeCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membackend.New()
 		of := []backend.Backend{&hooked{Backend: b}, &hooked{Backend: b}}
-		r := newRing(t, 3, locker.Config{BreakDeadlocks: true}, func(i int) backend.Backend { return of[i%2] })
+		r := newRing(t, 3, locker.Config{BreakDeadlocks: true}, func(i int) backend.Backend {
+			return of[i%2]
+		})
 		for i := range 3 {
 			r.wait(i)
 		}
@@ -237,10 +252,12 @@ func (i *inspecting) Inspect(ctx context.Context, key string) (backend.State, er
 	return i.Backend.Inspect(ctx, key)
 }
 
-// One of three lets go while another follows them: of what it holds, or of its wait. What is told was there, all of it,
-// when each step had been read for the first time: so it is not told if that one let go before it was read again.
+// One of three lets go while another follows them: of what it holds, or of its wait. What is told
+// was there, all of it, when each step had been read for the first time: so it is not told if that
+// one let go before it was read again.
 func TestNoDeadlockIfOneLetsGo(t *testing.T) {
-	// Requests until then: six for three steps, two for the second reading of the first, and one for each half of the second.
+	// Requests until then: six for three steps, two for the second reading of the first, and one
+	// for each half of the second.
 	for unlocks, readAgain := range map[bool]int{true: 6 + 2 + 1, false: 6 + 2 + 2} {
 		for request := range readAgain + 2 {
 			synctest.Test(t, func(t *testing.T) {
@@ -255,13 +272,17 @@ func TestNoDeadlockIfOneLetsGo(t *testing.T) {
 					if i == 2 {
 						return looking
 					}
-					return &hooked{Backend: b, release: func(ctx context.Context, c backend.Claim) error {
-						if i == 0 || strings.Contains(c.Key, ".waits-") { // what follows from an Unlock of 1, after 2 has looked
-							time.Sleep(time.Millisecond)
-						}
-						_, err := b.Release(ctx, c)
-						return err
-					}}
+					return &hooked{
+						Backend: b,
+						release: func(ctx context.Context, c backend.Claim) error {
+							// What follows from an Unlock of 1, after 2 has looked.
+							if i == 0 || strings.Contains(c.Key, ".waits-") {
+								time.Sleep(time.Millisecond)
+							}
+							_, err := b.Release(ctx, c)
+							return err
+						},
+					}
 				})
 				ctx, cancel := context.WithCancel(r.guards[1].Context())
 				gaveUp := make(chan struct{})
@@ -281,7 +302,8 @@ func TestNoDeadlockIfOneLetsGo(t *testing.T) {
 					}
 				}
 				r.wait(0)
-				time.Sleep(time.Second / 2) // so that the others have left their records when 2 looks, and do not look then
+				// So that the others have left their records when 2 looks, and do not look then.
+				time.Sleep(time.Second / 2)
 				r.wait(2)
 				time.Sleep(time.Second + time.Second/4)
 				synctest.Wait()
@@ -302,8 +324,8 @@ func TestNoDeadlockIfOneLetsGo(t *testing.T) {
 	}
 }
 
-// A wait of less than a second, and one whose caller holds nothing, ask the store for no more than they did; a
-// long one leaves its record, and looks, for as long as it lasts.
+// A wait of less than a second, and one whose caller holds nothing, ask the store for no more than
+// they did; a long one leaves its record, and looks, for as long as it lasts.
 func TestDeadlockIsLookedForInLongNestedWaitsAlone(t *testing.T) {
 	for name, test := range map[string]struct {
 		nested   bool
@@ -341,9 +363,13 @@ func TestDeadlockIsLookedForInLongNestedWaitsAlone(t *testing.T) {
 	}
 }
 
-// Readers that wait behind a writer for readers, and permits, are not told of: they may have been let in by now, or may yet.
+// Readers that wait behind a writer for readers, and permits, are not told of: they may have been
+// let in by now, or may yet.
 func TestDeadlockIsOfExclusiveLocks(t *testing.T) {
-	for name, opt := range map[string]locker.Option{"shared": locker.Shared(), "permit": locker.Permit(1)} {
+	for name, opt := range map[string]locker.Option{
+		"shared": locker.Shared(),
+		"permit": locker.Permit(1),
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := &hooked{Backend: membackend.New()}
@@ -353,7 +379,8 @@ func TestDeadlockIsOfExclusiveLocks(t *testing.T) {
 				var waits sync.WaitGroup
 				wait := func(ctx context.Context, key string, opts ...locker.Option) {
 					waits.Go(func() {
-						g, err := l.Lock(ctx, key, append([]locker.Option{locker.WaitLimit(10 * time.Second)}, opts...)...)
+						g, err := l.Lock(ctx, key,
+							append([]locker.Option{locker.WaitLimit(10 * time.Second)}, opts...)...)
 						if err == nil {
 							t.Errorf("%s was granted", key)
 							_ = g.Unlock()
@@ -393,7 +420,8 @@ func TestDeadlocksOfAStore(t *testing.T) {
 			}
 			for _, cycle := range all {
 				for i, w := range cycle {
-					if next := cycle[(i+1)%len(cycle)]; len(cycle) != 3 || w.For != next.Holds || w.Who.Service != "ring" || w.Token == 0 {
+					if next := cycle[(i+1)%len(cycle)]; len(cycle) != 3 || w.For != next.Holds ||
+						w.Who.Service != "ring" || w.Token == 0 {
 						t.Errorf("cycle: %v", cycle)
 					}
 				}
@@ -419,7 +447,8 @@ func TestDeadlocksOfAStore(t *testing.T) {
 	})
 }
 
-// slowToTell is a backend whose Inspect, once slow is set, gets no answer within the five seconds that a request is given.
+// slowToTell is a backend whose Inspect, once slow is set, gets no answer within the five seconds
+// that a request is given.
 type slowToTell struct {
 	backend.Backend
 	slow  bool
@@ -441,8 +470,8 @@ func (s *slowToTell) Inspect(ctx context.Context, key string) (backend.State, er
 	return backend.State{}, errSilence
 }
 
-// A Lock returns with its ctx, and soon after its grant, also if the store does not answer who looks for a deadlock. What
-// is left to do is done behind it, and Close waits for that.
+// A Lock returns with its ctx, and soon after its grant, also if the store does not answer who
+// looks for a deadlock. What is left to do is done behind it, and Close waits for that.
 func TestDeadlockIsLookedForBehindLock(t *testing.T) {
 	for _, granted := range []bool{true, false} {
 		t.Run(fmt.Sprint("granted ", granted), func(t *testing.T) {
@@ -458,7 +487,8 @@ func TestDeadlockIsLookedForBehindLock(t *testing.T) {
 				}
 				began := time.Now()
 				g, err := l.Lock(ctx, "b")
-				if took := time.Since(began); took > 1600*time.Millisecond || granted != (err == nil) {
+				if took := time.Since(began); took > 1600*time.Millisecond ||
+					granted != (err == nil) {
 					t.Errorf("it took %v: %v", took, err)
 				}
 				_, _ = g.Unlock(), blocks.Unlock()
@@ -473,27 +503,37 @@ func TestDeadlockIsLookedForBehindLock(t *testing.T) {
 	}
 }
 
-// A store that does not answer once is asked again soon, not when a record would have to be repeated.
+// A store that does not answer once is asked again soon, not when a record would have to be
+// repeated.
 func TestDeadlockAfterASilence(t *testing.T) {
-	for name, silence := range map[string]error{"unavailable": backend.ErrUnavailable, "unknown": errors.New("a reset")} {
+	for name, silence := range map[string]error{
+		"unavailable": backend.ErrUnavailable,
+		"unknown":     errors.New("a reset"),
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := membackend.New()
 				r := newRing(t, 2, locker.Config{BreakDeadlocks: true}, func(int) backend.Backend {
 					var asked sync.Map
-					return &hooked{Backend: m, acquire: func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-						if _, again := asked.LoadOrStore(c.Key, true); !again && strings.HasPrefix(c.Key, ".waits-") {
-							return backend.Grant{}, silence
-						}
-						return m.TryAcquire(ctx, c)
-					}}
+					return &hooked{
+						Backend: m,
+						acquire: func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+							if _, again := asked.LoadOrStore(c.Key, true); !again &&
+								strings.HasPrefix(c.Key, ".waits-") {
+								return backend.Grant{}, silence
+							}
+							return m.TryAcquire(ctx, c)
+						},
+					}
 				})
 				began := time.Now()
 				r.wait(0)
 				r.wait(1)
 				r.waits.Wait()
-				if got, took := r.victims(t), time.Since(began); len(got) != 1 || took > 8*time.Second {
-					t.Errorf("%v gave up after %v, want one, before a record is repeated", got, took)
+				if got, took := r.victims(t), time.Since(began); len(got) != 1 ||
+					took > 8*time.Second {
+					t.Errorf("%v gave up after %v, want one, before a record is repeated", got,
+						took)
 				}
 				r.close(t, m)
 			})
@@ -501,7 +541,8 @@ func TestDeadlockAfterASilence(t *testing.T) {
 	}
 }
 
-// What was found in the process may be over when the one that would break it comes to that: then nobody need give up.
+// What was found in the process may be over when the one that would break it comes to that: then
+// nobody need give up.
 func TestDeadlockThatIsOverIsNotBroken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membackend.New()
@@ -528,7 +569,8 @@ func TestDeadlockThatIsOverIsNotBroken(t *testing.T) {
 	})
 }
 
-// A wait that fails is not one of a deadlock: here it waits for the answer to its last attempt, for as long as that may take.
+// A wait that fails is not one of a deadlock: here it waits for the answer to its last attempt, for
+// as long as that may take.
 func TestDeadlockWithOneThatFailsIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := membackend.New()
@@ -545,7 +587,8 @@ func TestDeadlockWithOneThatFailsIsNone(t *testing.T) {
 		}
 		r := newRing(t, 2, locker.Config{BreakDeadlocks: true}, shared(b))
 		r.waits.Go(func() {
-			_, r.errs[0] = r.clients[0].Lock(r.guards[0].Context(), "k1", locker.Shared(), locker.WaitLimit(50*time.Millisecond))
+			_, r.errs[0] = r.clients[0].Lock(r.guards[0].Context(), "k1", locker.Shared(),
+				locker.WaitLimit(50*time.Millisecond))
 			_ = r.guards[0].Unlock()
 		})
 		time.Sleep(75 * time.Millisecond) // its time is over, and it waits for the answer
@@ -559,10 +602,13 @@ func TestDeadlockWithOneThatFailsIsNone(t *testing.T) {
 	})
 }
 
-// A record names a lease. Whoever would be handed it next in the process waits for something else or nothing: so a lease
-// that a record names goes back to the store, also if the wait that left the record goes on without the guard.
+// A record names a lease. Whoever would be handed it next in the process waits for something else
+// or nothing: so a lease that a record names goes back to the store, also if the wait that left the
+// record goes on without the guard.
 func TestDeadlockOfALeaseIsNotHandedOn(t *testing.T) {
-	for name, of := range map[string]func(backend.Backend) func(int) backend.Backend{"process": shared, "processes": each} {
+	for name, of := range map[string]func(backend.Backend) func(int) backend.Backend{
+		"process": shared, "processes": each,
+	} {
 		t.Run(name, func(t *testing.T) { notHandedOn(t, of) })
 	}
 }
@@ -570,7 +616,10 @@ func TestDeadlockOfALeaseIsNotHandedOn(t *testing.T) {
 func notHandedOn(t *testing.T, of func(backend.Backend) func(int) backend.Backend) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membackend.New()
-		r := newRing(t, 2, locker.Config{BreakDeadlocks: true, Wait: waiting.Config{Passes: 100, PassTime: time.Hour}}, of(b))
+		r := newRing(t, 2, locker.Config{
+			BreakDeadlocks: true,
+			Wait:           waiting.Config{Passes: 100, PassTime: time.Hour},
+		}, of(b))
 		var others sync.WaitGroup
 		others.Go(func() { // a wait that outlives its guard
 			g, err := r.clients[0].Lock(context.WithoutCancel(r.guards[0].Context()), "k1")
@@ -596,7 +645,8 @@ func notHandedOn(t *testing.T, of func(backend.Backend) func(int) backend.Backen
 	})
 }
 
-// One of many readers is in a deadlock: who waits for them looks at some of them each time, and comes to it.
+// One of many readers is in a deadlock: who waits for them looks at some of them each time, and
+// comes to it.
 func TestDeadlockWithOneOfManyReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membackend.New()
@@ -609,7 +659,8 @@ func TestDeadlockWithOneOfManyReaders(t *testing.T) {
 		r := &ring{deadlocks: &deadlocks{told: map[string][]locker.Event{}}, errs: make([]error, 2)}
 		for i, opts := range [][]locker.Option{{locker.Shared()}, nil} {
 			time.Sleep(time.Millisecond) // so that the second has the greatest token
-			r.clients = append(r.clients, another(t, of(i), locker.Config{Observer: r.deadlocks, BreakDeadlocks: true}))
+			r.clients = append(r.clients,
+				another(t, of(i), locker.Config{Observer: r.deadlocks, BreakDeadlocks: true}))
 			r.guards = append(r.guards, mustLock(t, r.clients[i], fmt.Sprint("k", i), opts...))
 		}
 		r.wait(0, locker.WaitLimit(10*time.Minute))
@@ -626,7 +677,8 @@ func TestDeadlockWithOneOfManyReaders(t *testing.T) {
 	})
 }
 
-// equal is a backend by whose account every hold has the same token, as those of different keys may.
+// equal is a backend by whose account every hold has the same token, as those of different keys
+// may.
 type equal struct{ backend.Backend }
 
 func (e *equal) Inspect(ctx context.Context, key string) (backend.State, error) {
@@ -642,7 +694,9 @@ func (e *equal) Inspect(ctx context.Context, key string) (backend.State, error) 
 func TestDeadlockOfEqualTokensHasOneVictim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membackend.New()
-		r := newRing(t, 3, locker.Config{BreakDeadlocks: true}, func(int) backend.Backend { return &equal{b} })
+		r := newRing(t, 3, locker.Config{BreakDeadlocks: true}, func(int) backend.Backend {
+			return &equal{b}
+		})
 		for i := range 3 {
 			r.wait(i)
 		}
@@ -660,14 +714,18 @@ func TestDeadlockWhereLeasesAreShort(t *testing.T) {
 		b := membackend.New()
 		caps := b.Capabilities()
 		caps.MaxTTL = 9 * time.Second
-		r := newRing(t, 2, locker.Config{BreakDeadlocks: true, TTL: caps.MaxTTL}, func(int) backend.Backend {
-			return &hooked{Backend: b, caps: &caps, acquire: func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-				if c.TTL > caps.MaxTTL {
-					t.Errorf("%s is asked for, for %v", c.Key, c.TTL)
+		r := newRing(t, 2, locker.Config{BreakDeadlocks: true, TTL: caps.MaxTTL},
+			func(int) backend.Backend {
+				return &hooked{
+					Backend: b, caps: &caps,
+					acquire: func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+						if c.TTL > caps.MaxTTL {
+							t.Errorf("%s is asked for, for %v", c.Key, c.TTL)
+						}
+						return b.TryAcquire(ctx, c)
+					},
 				}
-				return b.TryAcquire(ctx, c)
-			}}
-		})
+			})
 		r.wait(0)
 		r.wait(1)
 		r.waits.Wait()
@@ -713,13 +771,15 @@ func TestNoDeadlockIfOneWaitsForSomethingElse(t *testing.T) {
 			end = wait("other")
 			time.Sleep(time.Second + time.Second/4) // until it has left its record
 		}
-		time.Sleep(time.Second / 2) // so that 0 has left its record when 1 looks, and does not look then
+		// So that 0 has left its record when 1 looks, and does not look then.
+		time.Sleep(time.Second / 2)
 		r.wait(1, locker.WaitLimit(3*time.Second))
 		r.waits.Wait()
 		end()
 		waits.Wait()
 		if _, told := r.told["k0"]; told || asked < 6 {
-			t.Errorf("told %v, after %d requests: one of two waited for something else by then", told, asked)
+			t.Errorf("told %v, after %d requests: one of two waited for something else by then",
+				told, asked)
 		}
 		if err := r.errs[1]; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)

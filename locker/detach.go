@@ -29,11 +29,11 @@ type Ticket struct {
 //
 // It is for locks that were taken with [Reentrant], by an owner that is nobody else's, such as
 // [backend.NewOwner] makes; any other is an error that is [errors.ErrUnsupported], and the hold
-// goes on. It waits for a renewal that is under way, and renews the lease first if less than half of it
-// is left, as it is for a moment after a wait in the store's queue: for a sixth of the TTL at most, and
-// not past the deadline. If the store gives no answer, that is the error, and the hold goes on. Any
-// other error means that nothing was detached: the hold had ended before, or what was opened failed to
-// close, and the lock is released. Unlock then returns nil, or that error.
+// goes on. It waits for a renewal that is under way, and renews the lease first if less than half
+// of it is left, as it is for a moment after a wait in the store's queue: for a sixth of the TTL at
+// most, and not past the deadline. If the store gives no answer, that is the error, and the hold
+// goes on. Any other error means that nothing was detached: the hold had ended before, or what was
+// opened failed to close, and the lock is released. Unlock then returns nil, or that error.
 func (g *Guard[T]) Detach() (Ticket, error) {
 	if g == nil || g.h == nil {
 		return Ticket{}, &Error{opDetach, "", ErrUnlocked}
@@ -47,8 +47,9 @@ func (g *Guard[T]) Detach() (Ticket, error) {
 
 // detach is an unlock without the release.
 //
-// Safety: the hold has ended, and no renewal comes after it, before there is a ticket. A lease that the store handed
-// over is only as long as its waiter's place lasts, and nobody renews it after this (TestDetachAfterAHandOver).
+// Safety: the hold has ended, and no renewal comes after it, before there is a ticket. A lease that
+// the store handed over is only as long as its waiter's place lasts, and nobody renews it after
+// this (TestDetachAfterAHandOver).
 func (h *hold) detach() (t Ticket, err error) {
 	l, c := h.lease, h.lease.core
 	if !l.claim.Reentrant {
@@ -68,7 +69,10 @@ func (h *hold) detach() (t Ticket, err error) {
 	if h.how != byDetach { // an Unlock was first; safeguard: detach-beside-unlock
 		return t, ErrUnlocked
 	}
-	return Ticket{h.info.Key, l.claim.Owner, l.claim.Hold, l.claim.TTL, h.info.Token, c.toTime(l.deadline()), h.info.Note}, nil
+	return Ticket{
+		h.info.Key, l.claim.Owner, l.claim.Hold, l.claim.TTL, h.info.Token,
+		c.toTime(l.deadline()), h.info.Note,
+	}, nil
 }
 
 // Adopt takes over the hold of a ticket: of those who have the ticket, one gets a guard. It makes
@@ -78,7 +82,14 @@ func (h *hold) detach() (t Ticket, err error) {
 // given up. The client must be of the same store and namespace. MaxHold begins anew.
 func (c *Client[T]) Adopt(ctx context.Context, t Ticket) (*Guard[T], error) {
 	if t.Owner == "" || t.Hold == "" {
-		return nil, &Error{opAdopt, t.Key, &backend.InvalidError{Field: "ticket", Reason: "has no owner or no hold"}}
+		return nil, &Error{
+			opAdopt, t.Key,
+			&backend.InvalidError{Field: "ticket", Reason: "has no owner or no hold"},
+		}
 	}
-	return c.acquire(ctx, opAdopt, t.Key, []Option{TTL(t.TTL), Reentrant(t.Owner), Note(t.Note), func(o *call) { o.ticket = t.Hold }}) // safeguard: adopted-note
+	// safeguard: adopted-note
+	opts := []Option{TTL(t.TTL), Reentrant(t.Owner), Note(t.Note), func(o *call) {
+		o.ticket = t.Hold
+	}}
+	return c.acquire(ctx, opAdopt, t.Key, opts)
 }

@@ -15,7 +15,9 @@ import (
 )
 
 // detachable locks k such that it can be detached.
-func detachable(t *testing.T, l locker.Locker[struct{}], opts ...locker.Option) *locker.Guard[struct{}] {
+func detachable(t *testing.T, l locker.Locker[struct{}],
+	opts ...locker.Option,
+) *locker.Guard[struct{}] {
 	t.Helper()
 	return mustLock(t, l, "k", append(opts, locker.Reentrant(backend.NewOwner()))...)
 }
@@ -35,110 +37,116 @@ func detached(t *testing.T, g *locker.Guard[struct{}]) locker.Ticket {
 // covers: B4, B8
 func TestDetachAndAdopt(t *testing.T) {
 	b := hook()
-	bubble(t, b, locker.Config{TTL: 9 * time.Second, Namespace: "ns"}, func(t *testing.T, l *locker.Client[struct{}]) {
-		first := detachable(t, l)
-		work := first.Context()
-		text, err := json.Marshal(detached(t, first))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := first.Value(); !errors.Is(err, locker.ErrUnlocked) || !errors.Is(context.Cause(work), locker.ErrUnlocked) {
-			t.Errorf("after Detach: Value = %v, the context's cause = %v", err, context.Cause(work))
-		}
-		if _, err := first.Detach(); !errors.Is(err, locker.ErrUnlocked) {
-			t.Errorf("a second Detach = %v", err)
-		}
-		if err := first.Unlock(); err != nil {
-			t.Errorf("Unlock after Detach = %v", err)
-		}
-		wantHeld(t, b, "ns~k", true)
-		time.Sleep(5 * time.Second)
-		if n := b.renews.Load(); n != 0 {
-			t.Errorf("%d renewals", n)
-		}
+	bubble(t, b, locker.Config{TTL: 9 * time.Second, Namespace: "ns"},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			first := detachable(t, l)
+			work := first.Context()
+			text, err := json.Marshal(detached(t, first))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := first.Value(); !errors.Is(err, locker.ErrUnlocked) ||
+				!errors.Is(context.Cause(work), locker.ErrUnlocked) {
+				t.Errorf("after Detach: Value = %v, the context's cause = %v", err,
+					context.Cause(work))
+			}
+			if _, err := first.Detach(); !errors.Is(err, locker.ErrUnlocked) {
+				t.Errorf("a second Detach = %v", err)
+			}
+			if err := first.Unlock(); err != nil {
+				t.Errorf("Unlock after Detach = %v", err)
+			}
+			wantHeld(t, b, "ns~k", true)
+			time.Sleep(5 * time.Second)
+			if n := b.renews.Load(); n != 0 {
+				t.Errorf("%d renewals", n)
+			}
 
-		var ticket locker.Ticket
-		if err := json.Unmarshal(text, &ticket); err != nil {
-			t.Fatal(err)
-		}
-		second, err := l.Adopt(t.Context(), ticket)
-		if err != nil {
-			t.Fatalf("Adopt = %v", err)
-		}
-		if ticket.Key != "k" || second.Hold().Key != "k" || second.Hold().Token != first.Hold().Token || ticket.Token != first.Hold().Token {
-			t.Errorf("adopted %+v of %+v by %s", second.Hold(), first.Hold(), text)
-		}
-		time.Sleep(time.Minute) // it is renewed as any other
-		if err := second.Check(t.Context()); err != nil {
-			t.Errorf("Check = %v", err)
-		}
-		_, err = l.Adopt(t.Context(), ticket)
-		wantErr(t, err, locker.ErrLost, locker.ErrNotAcquired)
-		third, err := l.Adopt(t.Context(), detached(t, second))
-		if err != nil {
-			t.Fatalf("Adopt of what was adopted = %v", err)
-		}
-		if err := third.Unlock(); err != nil {
-			t.Errorf("Unlock = %v", err)
-		}
-		wantHeld(t, b, "ns~k", false)
-	})
+			var ticket locker.Ticket
+			if err := json.Unmarshal(text, &ticket); err != nil {
+				t.Fatal(err)
+			}
+			second, err := l.Adopt(t.Context(), ticket)
+			if err != nil {
+				t.Fatalf("Adopt = %v", err)
+			}
+			if ticket.Key != "k" || second.Hold().Key != "k" ||
+				second.Hold().Token != first.Hold().Token || ticket.Token != first.Hold().Token {
+				t.Errorf("adopted %+v of %+v by %s", second.Hold(), first.Hold(), text)
+			}
+			time.Sleep(time.Minute) // it is renewed as any other
+			if err := second.Check(t.Context()); err != nil {
+				t.Errorf("Check = %v", err)
+			}
+			_, err = l.Adopt(t.Context(), ticket)
+			wantErr(t, err, locker.ErrLost, locker.ErrNotAcquired)
+			third, err := l.Adopt(t.Context(), detached(t, second))
+			if err != nil {
+				t.Fatalf("Adopt of what was adopted = %v", err)
+			}
+			if err := third.Unlock(); err != nil {
+				t.Errorf("Unlock = %v", err)
+			}
+			wantHeld(t, b, "ns~k", false)
+		})
 }
 
 // Of many who have the ticket one gets the guard, and what the others asked for is gone.
 func TestAdoptOnce(t *testing.T) {
 	b := hook()
-	bubble(t, b, locker.Config{TTL: 9 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		ticket := detached(t, detachable(t, l))
-		guards := make(chan *locker.Guard[struct{}], 10)
-		for range cap(guards) {
-			go func() {
-				g, err := l.Adopt(t.Context(), ticket)
-				if err != nil && !errors.Is(err, locker.ErrLost) {
-					t.Errorf("Adopt = %v", err)
-				}
-				guards <- g
-			}()
-		}
-		adopted := 0
-		var winner *locker.Guard[struct{}]
-		for range cap(guards) {
-			if g := <-guards; g != nil {
-				adopted++
-				winner = g
+	bubble(t, b, locker.Config{TTL: 9 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			ticket := detached(t, detachable(t, l))
+			guards := make(chan *locker.Guard[struct{}], 10)
+			for range cap(guards) {
+				go func() {
+					g, err := l.Adopt(t.Context(), ticket)
+					if err != nil && !errors.Is(err, locker.ErrLost) {
+						t.Errorf("Adopt = %v", err)
+					}
+					guards <- g
+				}()
 			}
-		}
-		if adopted != 1 {
-			t.Errorf("%d have adopted one ticket", adopted)
-		}
-		if err := winner.Unlock(); err != nil {
-			t.Errorf("Unlock = %v", err)
-		}
-		wantHeld(t, b, "k", false)
-	})
+			adopted := 0
+			var winner *locker.Guard[struct{}]
+			for range cap(guards) {
+				if g := <-guards; g != nil {
+					adopted++
+					winner = g
+				}
+			}
+			if adopted != 1 {
+				t.Errorf("%d have adopted one ticket", adopted)
+			}
+			if err := winner.Unlock(); err != nil {
+				t.Errorf("Unlock = %v", err)
+			}
+			wantHeld(t, b, "k", false)
+		})
 }
 
 // A ticket is good until the lease ends, whoever has the key then.
 func TestAdoptTooLate(t *testing.T) {
 	b := hook()
-	bubble(t, b, locker.Config{TTL: 9 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		ticket := detached(t, detachable(t, l))
-		if left := time.Until(ticket.Until); left < 8*time.Second || left > 9*time.Second {
-			t.Errorf("a ticket for %v", left)
-		}
-		other := mustLock(t, l, "k") // as soon as the lease has ended
-		if left := time.Until(ticket.Until); left > 0 {
-			t.Errorf("locked %v before the end of a hold that is detached", left)
-		}
-		_, err := l.Adopt(t.Context(), ticket)
-		wantErr(t, err, locker.ErrLost)
-		if err := other.Unlock(); err != nil {
-			t.Errorf("Unlock = %v", err)
-		}
-		_, err = l.Adopt(t.Context(), ticket)
-		wantErr(t, err, locker.ErrLost)
-		wantHeld(t, b, "k", false)
-	})
+	bubble(t, b, locker.Config{TTL: 9 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			ticket := detached(t, detachable(t, l))
+			if left := time.Until(ticket.Until); left < 8*time.Second || left > 9*time.Second {
+				t.Errorf("a ticket for %v", left)
+			}
+			other := mustLock(t, l, "k") // as soon as the lease has ended
+			if left := time.Until(ticket.Until); left > 0 {
+				t.Errorf("locked %v before the end of a hold that is detached", left)
+			}
+			_, err := l.Adopt(t.Context(), ticket)
+			wantErr(t, err, locker.ErrLost)
+			if err := other.Unlock(); err != nil {
+				t.Errorf("Unlock = %v", err)
+			}
+			_, err = l.Adopt(t.Context(), ticket)
+			wantErr(t, err, locker.ErrLost)
+			wantHeld(t, b, "k", false)
+		})
 }
 
 // Without an answer nobody believes, and the key is free after the lease at the latest.
@@ -155,26 +163,28 @@ func TestAdoptUnanswered(t *testing.T) {
 			}
 			return storetest.Release(ctx, b.Backend, c)
 		}
-		bubble(t, b, locker.Config{TTL: 9 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-			ticket := detached(t, detachable(t, l))
-			silent.Store(true)
-			g, err := l.Adopt(t.Context(), ticket)
-			if g != nil || errors.Is(err, locker.ErrLost) || backend.AnswerOf(err) != backend.Unknown {
-				t.Fatalf("Adopt without an answer = %v, %v", g, err)
-			}
-			wantHeld(t, b, "k", !executed)
-			g, err = l.Adopt(t.Context(), ticket)
-			if executed {
-				wantErr(t, err, locker.ErrLost)
-				return
-			}
-			if err != nil {
-				t.Fatalf("Adopt again = %v", err)
-			}
-			if err := g.Unlock(); err != nil {
-				t.Errorf("Unlock = %v", err)
-			}
-		})
+		bubble(t, b, locker.Config{TTL: 9 * time.Second},
+			func(t *testing.T, l *locker.Client[struct{}]) {
+				ticket := detached(t, detachable(t, l))
+				silent.Store(true)
+				g, err := l.Adopt(t.Context(), ticket)
+				if g != nil || errors.Is(err, locker.ErrLost) ||
+					backend.AnswerOf(err) != backend.Unknown {
+					t.Fatalf("Adopt without an answer = %v, %v", g, err)
+				}
+				wantHeld(t, b, "k", !executed)
+				g, err = l.Adopt(t.Context(), ticket)
+				if executed {
+					wantErr(t, err, locker.ErrLost)
+					return
+				}
+				if err != nil {
+					t.Fatalf("Adopt again = %v", err)
+				}
+				if err := g.Unlock(); err != nil {
+					t.Errorf("Unlock = %v", err)
+				}
+			})
 	}
 }
 
@@ -183,68 +193,78 @@ func TestDetachCloses(t *testing.T) {
 	for _, fails := range []error{nil, errors.New("disk full")} {
 		b := hook()
 		open := 0
-		bubble(t, b, locker.Config{TTL: 9 * time.Second}, func(t *testing.T, _ *locker.Client[struct{}]) {
-			l, err := locker.New(b, locker.Scoped(
-				func(context.Context, locker.Hold) (struct{}, error) { open++; return struct{}{}, nil },
-				func(struct{}) error { open--; return fails }), locker.Config{TTL: 9 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			g := detachable(t, l)
-			_, err = g.Detach()
-			if open != 0 || !errors.Is(err, fails) {
-				t.Errorf("Detach = %v, want %v; %d are open", err, fails, open)
-			}
-			wantHeld(t, b, "k", fails == nil)
-			if err := g.Unlock(); !errors.Is(err, fails) {
-				t.Errorf("Unlock = %v, want %v", err, fails)
-			}
-		})
+		bubble(t, b, locker.Config{TTL: 9 * time.Second},
+			func(t *testing.T, _ *locker.Client[struct{}]) {
+				l, err := locker.New(b, locker.Scoped(
+					func(context.Context, locker.Hold) (struct{}, error) {
+						open++
+						return struct{}{}, nil
+					},
+					func(struct{}) error {
+						open--
+						return fails
+					}), locker.Config{TTL: 9 * time.Second})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				g := detachable(t, l)
+				_, err = g.Detach()
+				if open != 0 || !errors.Is(err, fails) {
+					t.Errorf("Detach = %v, want %v; %d are open", err, fails, open)
+				}
+				wantHeld(t, b, "k", fails == nil)
+				if err := g.Unlock(); !errors.Is(err, fails) {
+					t.Errorf("Unlock = %v, want %v", err, fails)
+				}
+			})
 	}
 }
 
 // What cannot be detached, or adopted, is refused, and stays as it was.
 func TestDetachRefuses(t *testing.T) {
 	b := hook()
-	bubble(t, b, locker.Config{TTL: 9 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := mustLock(t, l, "k")
-		_, err := g.Detach()
-		wantErr(t, err, errors.ErrUnsupported)
-		if err := g.Check(t.Context()); err != nil {
-			t.Errorf("Check = %v", err)
-		}
-		if err := g.Unlock(); err != nil {
-			t.Errorf("Unlock = %v", err)
-		}
-		_, err = g.Detach()
-		wantErr(t, err, errors.ErrUnsupported)
-		_, err = (*locker.Guard[struct{}])(nil).Detach()
-		wantErr(t, err, locker.ErrUnlocked)
+	bubble(t, b, locker.Config{TTL: 9 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			g := mustLock(t, l, "k")
+			_, err := g.Detach()
+			wantErr(t, err, errors.ErrUnsupported)
+			if err := g.Check(t.Context()); err != nil {
+				t.Errorf("Check = %v", err)
+			}
+			if err := g.Unlock(); err != nil {
+				t.Errorf("Unlock = %v", err)
+			}
+			_, err = g.Detach()
+			wantErr(t, err, errors.ErrUnsupported)
+			_, err = (*locker.Guard[struct{}])(nil).Detach()
+			wantErr(t, err, locker.ErrUnlocked)
 
-		g = detachable(t, l, locker.MaxHold(time.Second))
-		time.Sleep(2 * time.Second)
-		_, err = g.Detach()
-		wantErr(t, err, locker.ErrMaxHold)
-		wantErr(t, g.Unlock(), locker.ErrMaxHold)
+			g = detachable(t, l, locker.MaxHold(time.Second))
+			time.Sleep(2 * time.Second)
+			_, err = g.Detach()
+			wantErr(t, err, locker.ErrMaxHold)
+			wantErr(t, g.Unlock(), locker.ErrMaxHold)
 
-		for _, bad := range []locker.Ticket{
-			{},
-			{Key: "k", Owner: "o", TTL: time.Second},
-			{Key: "k", Hold: "h", TTL: time.Second},
-			{Key: "k", Owner: "o", Hold: "h"},
-			{Owner: "o", Hold: "h", TTL: time.Second},
-		} {
-			_, err = l.Adopt(t.Context(), bad)
-			wantErr(t, err, backend.ErrInvalid)
-		}
-		wantHeld(t, b, "k", false)
-	})
+			for _, bad := range []locker.Ticket{
+				{},
+				{Key: "k", Owner: "o", TTL: time.Second},
+				{Key: "k", Hold: "h", TTL: time.Second},
+				{Key: "k", Owner: "o", Hold: "h"},
+				{Owner: "o", Hold: "h", TTL: time.Second},
+			} {
+				_, err = l.Adopt(t.Context(), bad)
+				wantErr(t, err, backend.ErrInvalid)
+			}
+			wantHeld(t, b, "k", false)
+		})
 	p := plain()
-	bubble(t, p, locker.Config{TTL: 9 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		_, err := l.Adopt(t.Context(), locker.Ticket{Key: "k", Owner: "o", Hold: "h", TTL: 9 * time.Second})
-		wantErr(t, err, errors.ErrUnsupported)
-	})
+	bubble(t, p, locker.Config{TTL: 9 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			_, err := l.Adopt(t.Context(),
+				locker.Ticket{Key: "k", Owner: "o", Hold: "h", TTL: 9 * time.Second})
+			wantErr(t, err, errors.ErrUnsupported)
+		})
 }
 
 // A renewal that is under way ends before there is a ticket, and none follows.
@@ -259,26 +279,28 @@ func TestDetachWhileRenewing(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	bubble(t, b, locker.Config{TTL: 9 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := detachable(t, l)
-		for under.Load() == 0 {
-			time.Sleep(time.Millisecond)
-		}
-		ticket := detached(t, g)
-		if n := under.Load(); n != 0 {
-			t.Errorf("%d renewals are under way", n)
-		}
-		n := b.renews.Load()
-		g, err := l.Adopt(t.Context(), ticket)
-		if err != nil || b.renews.Load() != n {
-			t.Fatalf("Adopt = %v, after %d renewals", err, b.renews.Load()-n)
-		}
-		_ = g.Unlock()
-	})
+	bubble(t, b, locker.Config{TTL: 9 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			g := detachable(t, l)
+			for under.Load() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			ticket := detached(t, g)
+			if n := under.Load(); n != 0 {
+				t.Errorf("%d renewals are under way", n)
+			}
+			n := b.renews.Load()
+			g, err := l.Adopt(t.Context(), ticket)
+			if err != nil || b.renews.Load() != n {
+				t.Fatalf("Adopt = %v, after %d renewals", err, b.renews.Load()-n)
+			}
+			_ = g.Unlock()
+		})
 }
 
-// A lease that was handed over by the store's queue is short until it is renewed. What is detached then lasts for its
-// TTL all the same; if the store does not confirm that, it is not detached, and goes on.
+// A lease that was handed over by the store's queue is short until it is renewed. What is detached
+// then lasts for its TTL all the same; if the store does not confirm that, it is not detached, and
+// goes on.
 //
 // covers: B4
 func TestDetachAfterAHandOver(t *testing.T) {

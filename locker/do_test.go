@@ -28,19 +28,22 @@ func TestDoUnlocksOnPanic(t *testing.T) {
 func TestDoJoinsErrors(t *testing.T) {
 	b := hook()
 	mine := errors.New("mine")
-	bubble(t, b, locker.Config{TTL: 10 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		err := locker.Do(t.Context(), l, "k", func(context.Context, struct{}) error { return mine })
-		if !errors.Is(err, mine) || errors.Is(err, locker.ErrLost) {
-			t.Error(err)
-		}
-		b.renew = func(context.Context, backend.Claim) error { return backend.ErrLost }
-		err = locker.Do(t.Context(), l, "k", func(ctx context.Context, _ struct{}) error {
-			<-ctx.Done()
-			wantErr(t, context.Cause(ctx), locker.ErrLost)
-			return mine
+	bubble(t, b, locker.Config{TTL: 10 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			err := locker.Do(t.Context(), l, "k", func(context.Context, struct{}) error {
+				return mine
+			})
+			if !errors.Is(err, mine) || errors.Is(err, locker.ErrLost) {
+				t.Error(err)
+			}
+			b.renew = func(context.Context, backend.Claim) error { return backend.ErrLost }
+			err = locker.Do(t.Context(), l, "k", func(ctx context.Context, _ struct{}) error {
+				<-ctx.Done()
+				wantErr(t, context.Cause(ctx), locker.ErrLost)
+				return mine
+			})
+			wantErr(t, err, mine, locker.ErrLost)
 		})
-		wantErr(t, err, mine, locker.ErrLost)
-	})
 }
 
 func TestDoWithoutLockDoesNothing(t *testing.T) {
@@ -62,7 +65,9 @@ func TestBinderMakesOneValuePerHold(t *testing.T) {
 		token uint64
 		ctx   context.Context
 	}
-	bind := func(ctx context.Context, h locker.Hold) (*repo, error) { return &repo{h.Token, ctx}, nil }
+	bind := func(ctx context.Context, h locker.Hold) (*repo, error) {
+		return &repo{h.Token, ctx}, nil
+	}
 	synctest.Test(t, func(t *testing.T) {
 		l, err := locker.New(b, bind, locker.Config{})
 		if err != nil {

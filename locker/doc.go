@@ -7,13 +7,13 @@
 //		"fmt"
 //
 //		"github.com/holdfast-go/holdfast/backend"
-//		_ "github.com/holdfast-go/holdfast/backend/membackend" // for mem://, as redisbackend for redis://
+//		_ "github.com/holdfast-go/holdfast/backend/membackend" // for mem://
 //		"github.com/holdfast-go/holdfast/locker"
 //	)
 //
 //	func main() {
 //		ctx := context.Background()
-//		b, err := backend.Open(ctx, "mem://") // or redis://host:6379, etcd://host:2379: nothing below changes
+//		b, err := backend.Open(ctx, "mem://") // or redis://host, etcd://host: the rest stays
 //		if err != nil {
 //			panic(err)
 //		}
@@ -27,7 +27,7 @@
 //		}
 //		work := guard.Context() // for what is called under the lock: it ends if the lock is lost
 //		for page := 1; page <= 3 && work.Err() == nil; page++ {
-//			if _, err := guard.Value(); err != nil { // right before each effect: is it still held?
+//			if _, err := guard.Value(); err != nil { // before each effect: is it held?
 //				break
 //			}
 //			fmt.Println("nobody else writes page", page)
@@ -35,15 +35,17 @@
 //		fmt.Println("it was held all the time:", guard.Unlock() == nil)
 //	}
 //
-// Begin with [Client.Lock], which waits, [Client.TryLock], which does not, and [Do], which locks, runs a function
-// and unlocks. How to wait, for how long to hold, and who may share a lock are each an [Option]. A [Binder] puts the
-// value that the lock protects into its [Guard], where nobody reaches it without the lock: here [Bare], which has
-// none. [All] locks many keys at once, [Lead] elects a leader, [Once] runs a job once in a period, and a [Store]
-// keeps a value that only the holder of its lock can save.
+// Begin with [Client.Lock], which waits, [Client.TryLock], which does not, and [Do], which locks,
+// runs a function and unlocks. How to wait, for how long to hold, and who may share a lock are each
+// an [Option]. A [Binder] puts the value that the lock protects into its [Guard], where nobody
+// reaches it without the lock: here [Bare], which has none. [All] locks many keys at once, [Lead]
+// elects a leader, [Once] runs a job once in a period, and a [Store] keeps a value that only the
+// holder of its lock can save.
 //
-// The backend decides where locks live, see [backend.Open]. To see what happens to locks, give Config.Observer an
-// Observer of package tracing; only who writes another needs [Op] and [EventKind]. The [cookbook] has whole programs
-// for twelve jobs, the [guarantees] what each store keeps under which fault.
+// The backend decides where locks live, see [backend.Open]. To see what happens to locks, give
+// Config.Observer an Observer of package tracing; only who writes another needs [Op] and
+// [EventKind]. The [cookbook] has whole programs for twelve jobs, the [guarantees] what each store
+// keeps under which fault.
 //
 // # What a lock promises
 //
@@ -69,8 +71,9 @@
 //	l, err := locker.New(b, locker.PerKey(open), locker.Config{})
 //	err = locker.Do(ctx, l, "account-7", func(ctx context.Context, a *Account) error { … })
 //
-// [PerKey] keeps one for each key, for the process: one caller at a time has it, and other processes have
-// others. [Scoped] gives it an end with each hold. A [Store] keeps it with its lock, for all processes.
+// [PerKey] keeps one for each key, for the process: one caller at a time has it, and other
+// processes have others. [Scoped] gives it an end with each hold. A [Store] keeps it with its lock,
+// for all processes.
 //
 // # Errors
 //

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A turn is the context between two keys of All, of which the latter is locked before its turn: at first the one that
-// All was called with, and from that turn on the one of the former's hold.
+// A turn is the context between two keys of All, of which the latter is locked before its turn: at
+// first the one that All was called with, and from that turn on the one of the former's hold.
 type turn struct {
 	context.Context
 	of atomic.Pointer[handle]
@@ -48,16 +48,20 @@ func (e *early[T]) option(o *call) {
 	}
 }
 
-// lockEarly asks for all keys at once, where the store can by one request for 64 of them, and elsewhere by one for
-// each: so those that are free take one round trip, where one after the other takes one for each. It keeps what comes
-// before the first that is not free, and gives back the rest.
+// lockEarly asks for all keys at once, where the store can by one request for 64 of them, and
+// elsewhere by one for each: so those that are free take one round trip, where one after the other
+// takes one for each. It keeps what comes before the first that is not free, and gives back the
+// rest.
 //
-// Safety: whoever waits for a key holds only keys before it, in the order that everybody takes them in. So nobody
-// waits for whoever waits for him: an attempt before the key's turn takes no place in a queue and does not
-// wait, and what it was granted behind a key that is not free is released before that one is waited
-// for (TestAllGivesBackWhatIsBehind). If that release gets no answer, it goes on as any other, and the lease ends by
-// itself. An attempt without an answer is withdrawn, as any other.
-func (c *Client[T]) lockEarly(ctx context.Context, keys []string, opts []Option, began time.Time) []early[T] {
+// Safety: whoever waits for a key holds only keys before it, in the order that everybody takes them
+// in. So nobody waits for whoever waits for him: an attempt before the key's turn takes no place in
+// a queue and does not wait, and what it was granted behind a key that is not free is released
+// before that one is waited for (TestAllGivesBackWhatIsBehind). If that release gets no answer, it
+// goes on as any other, and the lease ends by itself. An attempt without an answer is withdrawn, as
+// any other.
+func (c *Client[T]) lockEarly(ctx context.Context, keys []string, opts []Option,
+	began time.Time,
+) []early[T] {
 	o := c.core.options(opLock, opts)
 	if o.err != nil || len(keys) == 1 {
 		return nil // Lock tells
@@ -98,8 +102,8 @@ func (c *Client[T]) lockEarly(ctx context.Context, keys []string, opts []Option,
 	return all
 }
 
-// tryEarly asks for one key, unless it is likely to be held. It returns nil if it is not to be had now: Lock asks
-// again, and tells.
+// tryEarly asks for one key, unless it is likely to be held. It returns nil if it is not to be had
+// now: Lock asks again, and tells.
 func (c *Client[T]) tryEarly(ctx context.Context, key string, o *call) *Guard[T] {
 	if c.core.holdTimes.of(backend.Namespaced(c.core.cfg.Namespace, key)).contendedLately() {
 		return nil
@@ -114,13 +118,15 @@ func (c *Client[T]) tryEarly(ctx context.Context, key string, o *call) *Guard[T]
 // earlySkip is how many frames are between lockEarly and the caller of All.
 const earlySkip = 3
 
-// giveBack unlocks what All has no use for, all at once, and goes on behind the caller if that takes long.
+// giveBack unlocks what All has no use for, all at once, and goes on behind the caller if that
+// takes long.
 func (c *Client[T]) giveBack(all []early[T]) {
 	var held []*hold
 	for i := range all {
 		if g := all[i].guard; g != nil {
 			held = append(held, g.h)
-			all[i].tookOver = g.h.info.TookOver // which the store tells once; safeguard: all-took-over
+			// Which the store tells once. safeguard: all-took-over
+			all[i].tookOver = g.h.info.TookOver
 		}
 		all[i].guard = nil
 	}
@@ -128,13 +134,16 @@ func (c *Client[T]) giveBack(all []early[T]) {
 		c.core.add()
 		behind(func() {
 			defer c.core.done()
-			unlockTogether(held, func(i int, store backend.Backend) { _ = held[i].unlock(byUnlock, store) })
+			unlockTogether(held, func(i int, store backend.Backend) {
+				_ = held[i].unlock(byUnlock, store)
+			})
 		})
 	}
 }
 
-// unlockTogether unlocks holds, all at once, by unlock with a part of a batch in the place of the store; and those of another
-// Client than the first, which a Locker of the user's may have, without.
+// unlockTogether unlocks holds, all at once, by unlock with a part of a batch in the place of the
+// store; and those of another Client than the first, which a Locker of the user's may have,
+// without.
 func unlockTogether(holds []*hold, unlock func(i int, store backend.Backend)) {
 	for first := 0; first < len(holds); first += maxWorkers {
 		c := holds[first].lease.core
@@ -152,7 +161,8 @@ func unlockTogether(holds []*hold, unlock func(i int, store backend.Backend)) {
 	}
 }
 
-// leftOf is what is left of a limit that began then, at least a moment, in which it runs out; 0 is no limit.
+// leftOf is what is left of a limit that began then, at least a moment, in which it runs out; 0 is
+// no limit.
 func leftOf(limit time.Duration, began time.Time) time.Duration {
 	if limit <= 0 {
 		return limit
@@ -175,8 +185,9 @@ func atOnce(n int, f func(i int)) {
 	others.Wait()
 }
 
-// growStack has the stack of a new goroutine grow once, while nothing is on it, to what a lock and an unlock need: else
-// it grows twice, and each time all frames are looked at, which is a third of what many keys at once cost.
+// growStack has the stack of a new goroutine grow once, while nothing is on it, to what a lock and
+// an unlock need: else it grows twice, and each time all frames are looked at, which is a third of
+// what many keys at once cost.
 //
 //go:noinline
 func growStack() {

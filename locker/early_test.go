@@ -60,11 +60,12 @@ func keysOf(n int) (keys []string) {
 	return keys
 }
 
-// Free keys are locked in the time of one request, and unlocked in that of another, in whichever way they are locked. Of very
-// many keys so many are asked for at once.
+// Free keys are locked in the time of one request, and unlocked in that of another, in whichever
+// way they are locked. Of very many keys so many are asked for at once.
 func TestAllTakesARoundTrip(t *testing.T) {
 	for name, opts := range map[string][]locker.Option{
-		"exclusive": nil, "shared": {locker.Shared()}, "permit": {locker.Permit(2)}, "re-entrant": {locker.Reentrant("me")},
+		"exclusive": nil, "shared": {locker.Shared()}, "permit": {locker.Permit(2)},
+		"re-entrant": {locker.Reentrant("me")},
 	} {
 		for n, trips := range map[int]int{1: 1, 2: 1, 64: 1, 200: 4} {
 			t.Run(fmt.Sprint(name, " ", n), func(t *testing.T) {
@@ -76,7 +77,8 @@ func TestAllTakesARoundTrip(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if took := time.Since(began); took != time.Duration(trips)*rtt || b.acquires.Load() != int64(n) {
+					if took := time.Since(began); took != time.Duration(trips)*rtt ||
+						b.acquires.Load() != int64(n) {
 						t.Errorf("locked in %v by %d requests", took, b.acquires.Load())
 					}
 					if values, err := all.Values(); err != nil || len(values) != n {
@@ -86,7 +88,8 @@ func TestAllTakesARoundTrip(t *testing.T) {
 					if err := all.Unlock(); err != nil {
 						t.Error(err)
 					}
-					if took := time.Since(began); took > time.Duration(trips)*rtt || b.releases.Load() != int64(n) {
+					if took := time.Since(began); took > time.Duration(trips)*rtt ||
+						b.releases.Load() != int64(n) {
 						t.Errorf("unlocked in %v by %d requests", took, b.releases.Load())
 					}
 				})
@@ -95,11 +98,15 @@ func TestAllTakesARoundTrip(t *testing.T) {
 	}
 }
 
-// While All waits for a key it holds those before it, and nothing behind it: neither a lock nor a place in a queue.
+// While All waits for a key it holds those before it, and nothing behind it: neither a lock nor a
+// place in a queue.
 //
 // covers: G9
 func TestAllGivesBackWhatIsBehind(t *testing.T) {
-	for name, opts := range map[string][]locker.Option{"exclusive": nil, "re-entrant": {locker.Reentrant("me")}} {
+	for name, opts := range map[string][]locker.Option{
+		"exclusive":  nil,
+		"re-entrant": {locker.Reentrant("me")},
+	} {
 		t.Run(name, func(t *testing.T) {
 			b := remote(10 * time.Millisecond)
 			bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
@@ -107,10 +114,14 @@ func TestAllGivesBackWhatIsBehind(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				holders := []*locker.Guard[struct{}]{mustLock(t, other, "b"), mustLock(t, other, "d"), mustLock(t, l, "f")}
+				holders := []*locker.Guard[struct{}]{
+					mustLock(t, other, "b"),
+					mustLock(t, other, "d"), mustLock(t, l, "f"),
+				}
 				got := make(chan *locker.Guards[struct{}])
 				go func() {
-					all, err := locker.All(t.Context(), l, []string{"f", "e", "d", "c", "b", "a"}, append(opts, locker.WaitLimit(time.Minute))...)
+					all, err := locker.All(t.Context(), l, []string{"f", "e", "d", "c", "b", "a"},
+						append(opts, locker.WaitLimit(time.Minute))...)
 					if err != nil {
 						t.Error(err)
 					}
@@ -122,9 +133,13 @@ func TestAllGivesBackWhatIsBehind(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					held, waiters := map[string]bool{"a": true, "b": true, "d": true, "f": true}[key], map[string]int{"b": 1}[key]
+					held, waiters := map[string]bool{
+						"a": true, "b": true, "d": true,
+						"f": true,
+					}[key], map[string]int{"b": 1}[key]
 					if (len(state.Holders) > 0) != held || len(state.Waiters) != waiters {
-						t.Errorf("%s: %d hold, %d wait", key, len(state.Holders), len(state.Waiters))
+						t.Errorf("%s: %d hold, %d wait", key, len(state.Holders),
+							len(state.Waiters))
 					}
 				}
 				if n := b.releases.Load(); n != 2 { // of c and e
@@ -146,8 +161,8 @@ func TestAllGivesBackWhatIsBehind(t *testing.T) {
 	}
 }
 
-// Nothing is left of keys that were asked for at once, and in vain: as the store did not answer for one, the caller went, a
-// Binder failed, or the client was closed.
+// Nothing is left of keys that were asked for at once, and in vain: as the store did not answer for
+// one, the caller went, a Binder failed, or the client was closed.
 //
 // covers: W7
 func TestAllLeavesNothing(t *testing.T) {
@@ -159,11 +174,17 @@ func TestAllLeavesNothing(t *testing.T) {
 		panics string // the key whose Binder does
 		is     error
 	}{
-		"panic":          {panics: "b", is: errBind},
-		"late panic":     {panics: "d", is: errBind},
-		"no answer":      {silent: true}, // once, to one that was granted
-		"cancelled":      {during: func(_ *locker.Client[int], cancel func()) { time.Sleep(15 * time.Millisecond); cancel() }, is: context.Canceled},
-		"cancelled late": {during: func(_ *locker.Client[int], cancel func()) { time.Sleep(25 * time.Millisecond); cancel() }, is: context.Canceled},
+		"panic":      {panics: "b", is: errBind},
+		"late panic": {panics: "d", is: errBind},
+		"no answer":  {silent: true}, // once, to one that was granted
+		"cancelled": {during: func(_ *locker.Client[int], cancel func()) {
+			time.Sleep(15 * time.Millisecond)
+			cancel()
+		}, is: context.Canceled},
+		"cancelled late": {during: func(_ *locker.Client[int], cancel func()) {
+			time.Sleep(25 * time.Millisecond)
+			cancel()
+		}, is: context.Canceled},
 		"closed": {during: func(l *locker.Client[int], _ func()) {
 			time.Sleep(5 * time.Millisecond)
 			_ = l.Shutdown(context.Background())
@@ -175,7 +196,9 @@ func TestAllLeavesNothing(t *testing.T) {
 				b := remote(20 * time.Millisecond)
 				if acquire := b.acquire; c.silent {
 					var lost atomic.Bool
-					b.acquire = func(ctx context.Context, claim backend.Claim) (backend.Grant, error) {
+					b.acquire = func(ctx context.Context,
+						claim backend.Claim,
+					) (backend.Grant, error) {
 						g, err := acquire(ctx, claim)
 						if claim.Key == "b" && lost.CompareAndSwap(false, true) {
 							return backend.Grant{}, errSilence
@@ -214,7 +237,8 @@ func TestAllLeavesNothing(t *testing.T) {
 					all, err = locker.All(ctx, l, keys)
 				}()
 				if wantErr(t, err, c.is); c.is == nil {
-					if values, err := all.Values(); err != nil || !slices.Equal(values, []int{0, 1, 2, 3}) {
+					if values, err := all.Values(); err != nil ||
+						!slices.Equal(values, []int{0, 1, 2, 3}) {
 						t.Errorf("%v, %v", values, err)
 					}
 					wantErr(t, all.Unlock(), nil)
@@ -230,47 +254,49 @@ func TestAllLeavesNothing(t *testing.T) {
 	}
 }
 
-// Who wants a key that All has got at once waits for it as for any other: another process in the store's queue, and this one,
-// too, as soon as All has given it back.
+// Who wants a key that All has got at once waits for it as for any other: another process in the
+// store's queue, and this one, too, as soon as All has given it back.
 func TestAllHasWaiters(t *testing.T) {
 	b := remote(10 * time.Millisecond)
-	bubble(t, b, locker.Config{Wait: waiting.Config{Passes: -1}}, func(t *testing.T, l *locker.Client[struct{}]) {
-		other, err := locker.New(b, locker.Bare, locker.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := locker.All(t.Context(), l, []string{"a", "b"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var waiters sync.WaitGroup
-		for _, l := range []*locker.Client[struct{}]{l, other} {
-			waiters.Go(func() {
-				g, err := l.Lock(t.Context(), "b")
-				if err != nil {
-					t.Error(err)
-					return
+	bubble(t, b, locker.Config{Wait: waiting.Config{Passes: -1}},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			other, err := locker.New(b, locker.Bare, locker.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := locker.All(t.Context(), l, []string{"a", "b"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var waiters sync.WaitGroup
+			for _, l := range []*locker.Client[struct{}]{l, other} {
+				waiters.Go(func() {
+					g, err := l.Lock(t.Context(), "b")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(time.Second)
+					wantErr(t, g.Unlock(), nil)
+				})
+			}
+			for _, who := range []string{"other", "this process"} {
+				time.Sleep(500 * time.Millisecond)
+				if state, err := b.Inspect(t.Context(), "b"); err != nil ||
+					len(state.Holders) != 1 || len(state.Waiters) != 1 {
+					t.Errorf("the %s is not in the queue: %+v, %v", who, state, err)
 				}
-				time.Sleep(time.Second)
-				wantErr(t, g.Unlock(), nil)
-			})
-		}
-		for _, who := range []string{"other", "this process"} {
-			time.Sleep(500 * time.Millisecond)
-			if state, err := b.Inspect(t.Context(), "b"); err != nil || len(state.Holders) != 1 || len(state.Waiters) != 1 {
-				t.Errorf("the %s is not in the queue: %+v, %v", who, state, err)
+				if who == "other" {
+					wantErr(t, all.Unlock(), nil)
+				}
 			}
-			if who == "other" {
-				wantErr(t, all.Unlock(), nil)
-			}
-		}
-		waiters.Wait()
-		_ = other.Shutdown(t.Context())
-	})
+			waiters.Wait()
+			_ = other.Shutdown(t.Context())
+		})
 }
 
-// An observer is told of each lock once, from the request to the end of the hold, and its claim names that; and of one that was held, or
-// given back, as of a TryLock before it.
+// An observer is told of each lock once, from the request to the end of the hold, and its claim
+// names that; and of one that was held, or given back, as of a TryLock before it.
 func TestAllTellsTheObserver(t *testing.T) {
 	b, r := remote(10*time.Millisecond), &record{}
 	bubble(t, b, locker.Config{Observer: r}, func(t *testing.T, l *locker.Client[struct{}]) {
@@ -286,7 +312,8 @@ func TestAllTellsTheObserver(t *testing.T) {
 		}
 		for _, key := range all.Keys() {
 			state, err := b.Inspect(t.Context(), key)
-			if err != nil || len(state.Holders) != 1 || state.Holders[0].Meta.Traceparent != "00-trace-span-01" {
+			if err != nil || len(state.Holders) != 1 ||
+				state.Holders[0].Meta.Traceparent != "00-trace-span-01" {
 				t.Errorf("%s: %+v, %v", key, state, err)
 			}
 		}
@@ -298,8 +325,10 @@ func TestAllTellsTheObserver(t *testing.T) {
 			}
 		}
 		want := map[string]int{
-			"lock a token:true err:false": 1, "release a token:true err:false": 1, "lock b token:false err:true": 1,
-			"lock b token:true err:false": 1, "release b token:true err:false": 1, "lock c token:true err:false": 2, "release c token:true err:false": 2,
+			"lock a token:true err:false": 1, "release a token:true err:false": 1,
+			"lock b token:false err:true": 1,
+			"lock b token:true err:false": 1, "release b token:true err:false": 1,
+			"lock c token:true err:false": 2, "release c token:true err:false": 2,
 		}
 		if !maps.Equal(counts, want) {
 			t.Errorf("observed %v, want %v", counts, want)
@@ -315,7 +344,8 @@ func TestAllWithinItsLimit(t *testing.T) {
 		began := time.Now()
 		_, err := locker.All(t.Context(), l, keysOf(200), locker.WaitLimit(time.Second))
 		wantErr(t, err, locker.ErrNotAcquired, context.DeadlineExceeded)
-		if took := time.Since(began); took > 2*time.Second { // with what is withdrawn and given back
+		// With what is withdrawn and given back.
+		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("it took %v", took)
 		}
 		time.Sleep(time.Minute)
@@ -329,7 +359,8 @@ func TestAllWithinItsLimit(t *testing.T) {
 func TestAllTellsWhoDied(t *testing.T) {
 	b := remote(10 * time.Millisecond)
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g, err := b.TryAcquire(t.Context(), backend.Claim{Key: "b", Owner: backend.NewOwner(), TTL: time.Millisecond})
+		g, err := b.TryAcquire(t.Context(),
+			backend.Claim{Key: "b", Owner: backend.NewOwner(), TTL: time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +405,9 @@ type overridden struct {
 	asked []string
 }
 
-func (o *overridden) Lock(ctx context.Context, key string, opts ...locker.Option) (*locker.Guard[struct{}], error) {
+func (o *overridden) Lock(ctx context.Context, key string,
+	opts ...locker.Option,
+) (*locker.Guard[struct{}], error) {
 	o.asked = append(o.asked, key)
 	return o.Client.Lock(ctx, key, opts...)
 }
@@ -414,8 +447,8 @@ func TestAllIsUnderEachOfItsKeys(t *testing.T) {
 	})
 }
 
-// All of the locks are there, and the caller gives up while the Binder of the last is at work, which does not look
-// at its context: All fails, and of none of the keys anything is left.
+// All of the locks are there, and the caller gives up while the Binder of the last is at work,
+// which does not look at its context: All fails, and of none of the keys anything is left.
 //
 // covers: W6
 func TestAllGivesBackWhatWasLockedWhenItsCallerGaveUp(t *testing.T) {
@@ -450,8 +483,15 @@ func TestAllGivesBackWhatWasLockedWhenItsCallerGaveUp(t *testing.T) {
 func TestAllClosesLastFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed []string
-		l, err := locker.New(membackend.New(), locker.Scoped(func(_ context.Context, h locker.Hold) (string, error) { return h.Key, nil },
-			func(key string) error { time.Sleep(time.Second); closed = append(closed, key); return nil }), locker.Config{})
+		l, err := locker.New(membackend.New(),
+			locker.Scoped(func(_ context.Context, h locker.Hold) (string, error) {
+				return h.Key, nil
+			},
+				func(key string) error {
+					time.Sleep(time.Second)
+					closed = append(closed, key)
+					return nil
+				}), locker.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -467,15 +507,16 @@ func TestAllClosesLastFirst(t *testing.T) {
 	})
 }
 
-// Ten workers of two processes want five of many keys each: nobody waits for ever, and they get on no slower than if
-// they took one key after the other.
+// Ten workers of two processes want five of many keys each: nobody waits for ever, and they get on
+// no slower than if they took one key after the other.
 //
 // covers: G9
 func TestAllOfOverlappingKeys(t *testing.T) {
 	for _, n := range []int{20, 50, 200} {
 		early, earlyMost := overlapping(t, n, true)
 		inTurn, inTurnMost := overlapping(t, n, false)
-		t.Logf("five of %d: at once %v, at most %v for one; in turn %v, at most %v", n, early, earlyMost, inTurn, inTurnMost)
+		t.Logf("five of %d: at once %v, at most %v for one; in turn %v, at most %v", n, early,
+			earlyMost, inTurn, inTurnMost)
 		if early > inTurn*5/4 || earlyMost > 4*inTurnMost {
 			t.Error("that is worse")
 		}

@@ -19,25 +19,27 @@ import (
 func TestAllKeepsItsLimitWithASilentStore(t *testing.T) {
 	for _, held := range []string{"z", "0"} { // behind all others, and before
 		b := hook()
-		bubble(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[struct{}]) {
-			other := mustLock(t, l, held)
-			b.release = func(ctx context.Context, c backend.Claim) error {
-				if c.Key == held {
-					return storetest.Release(ctx, b.Backend, c)
+		bubble(t, b, locker.Config{TTL: time.Minute},
+			func(t *testing.T, l *locker.Client[struct{}]) {
+				other := mustLock(t, l, held)
+				b.release = func(ctx context.Context, c backend.Claim) error {
+					if c.Key == held {
+						return storetest.Release(ctx, b.Backend, c)
+					}
+					<-ctx.Done()
+					return errSilence
 				}
-				<-ctx.Done()
-				return errSilence
-			}
-			began := time.Now()
-			_, err := locker.All(t.Context(), l, append(keysOf(200), held), locker.WaitLimit(500*time.Millisecond))
-			wantErr(t, err, locker.ErrNotAcquired, context.DeadlineExceeded)
-			if took := time.Since(began); took > time.Second {
-				t.Errorf("All failed after %v", took)
-			}
-			if err := other.Unlock(); err != nil {
-				t.Error(err)
-			}
-		})
+				began := time.Now()
+				_, err := locker.All(t.Context(), l, append(keysOf(200), held),
+					locker.WaitLimit(500*time.Millisecond))
+				wantErr(t, err, locker.ErrNotAcquired, context.DeadlineExceeded)
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("All failed after %v", took)
+				}
+				if err := other.Unlock(); err != nil {
+					t.Error(err)
+				}
+			})
 	}
 }
 
@@ -55,10 +57,12 @@ func TestNilsAreHarmless(t *testing.T) {
 			t.Error(err)
 		}
 		var e *locker.Error
-		if err := locker.Do(t.Context(), l, "k", nil); !errors.As(err, &e) || !errors.Is(err, backend.ErrInvalid) {
+		if err := locker.Do(t.Context(), l, "k", nil); !errors.As(err, &e) ||
+			!errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("Do without a function = %v", err)
 		}
-		if err := locker.Lead(t.Context(), l, "k", nil); !errors.As(err, &e) || !errors.Is(err, backend.ErrInvalid) {
+		if err := locker.Lead(t.Context(), l, "k", nil); !errors.As(err, &e) ||
+			!errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("Lead without a function = %v", err)
 		}
 		if n := b.acquires.Load(); n != 1 {
@@ -73,7 +77,10 @@ func TestOptionsAreRefused(t *testing.T) {
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
 		shared, permit := locker.Shared(), locker.Permit(2)
 		for name, opts := range map[string][]locker.Option{
-			"WaitLimit": {locker.WaitLimit(-1)}, "mode": {shared, permit}, "mode ": {permit, shared}, "mode  ": {permit, shared, locker.Permit(3)},
+			"WaitLimit": {locker.WaitLimit(-1)}, "mode": {shared, permit}, "mode ": {
+				permit,
+				shared,
+			}, "mode  ": {permit, shared, locker.Permit(3)},
 		} {
 			var invalid *backend.InvalidError
 			_, err := l.Lock(t.Context(), "k", opts...)
@@ -87,7 +94,11 @@ func TestOptionsAreRefused(t *testing.T) {
 		if n := b.acquires.Load(); n > 0 {
 			t.Errorf("the store was asked %d times", n)
 		}
-		for _, opts := range [][]locker.Option{{shared, shared}, {permit, locker.Permit(3)}, {locker.WaitLimit(0)}} {
+		for _, opts := range [][]locker.Option{
+			{shared, shared},
+			{permit, locker.Permit(3)},
+			{locker.WaitLimit(0)},
+		} {
 			g, err := l.Lock(t.Context(), "k", opts...)
 			if err != nil {
 				t.Fatal(err)
@@ -107,14 +118,20 @@ func TestHoldThatEndsInTheBinder(t *testing.T) {
 		opts []locker.Option
 		why  error
 	}{
-		"Close":   {func(_ *hooked, l *locker.Client[int]) { go l.Close() }, nil, locker.ErrClosed},
-		"MaxHold": {func(*hooked, *locker.Client[int]) {}, []locker.Option{locker.MaxHold(time.Second)}, locker.ErrMaxHold},
+		"Close": {func(_ *hooked, l *locker.Client[int]) { go l.Close() }, nil, locker.ErrClosed},
+		"MaxHold": {
+			func(*hooked, *locker.Client[int]) {},
+			[]locker.Option{locker.MaxHold(time.Second)},
+			locker.ErrMaxHold,
+		},
 		"a loss": {func(b *hooked, _ *locker.Client[int]) {
 			b.renew = func(context.Context, backend.Claim) error { return backend.ErrLost }
 		}, nil, locker.ErrLost},
 	} {
 		for _, fails := range []func(ctx context.Context) error{
-			context.Context.Err, func(context.Context) error { return broken }, context.Cause, func(context.Context) error { return nil },
+			context.Context.Err, func(context.Context) error {
+				return broken
+			}, context.Cause, func(context.Context) error { return nil },
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				b := hook()
@@ -135,7 +152,8 @@ func TestHoldThatEndsInTheBinder(t *testing.T) {
 				} else {
 					wantErr(t, err, locker.ErrNotAcquired, test.why)
 				}
-				if errors.Is(err, context.Canceled) || strings.Contains(err.Error(), context.Canceled.Error()) {
+				if errors.Is(err, context.Canceled) ||
+					strings.Contains(err.Error(), context.Canceled.Error()) {
 					t.Errorf("%s: %q blames the caller", name, err)
 				}
 				_ = l.Close()
@@ -187,7 +205,8 @@ func TestErrorsSayThingsOnce(t *testing.T) {
 			return backend.Grant{}, errSilence
 		}
 		_, err = l.Lock(t.Context(), "k", locker.WaitLimit(time.Second))
-		const silent = `holdfast: lock "k": lock not acquired: context deadline exceeded: no answer from the store: connection reset by test`
+		const silent = `holdfast: lock "k": lock not acquired: context deadline exceeded: no ` +
+			`answer from the store: connection reset by test`
 		if err == nil || err.Error() != silent {
 			t.Errorf("Lock = %q, want %q", err, silent)
 		}

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// The lease runs out after the hold has ended otherwise: by MaxHold, or as its Unlock closes what it protected. The
-// channel of losses stays open, as it is said to, the observer is told of what ended it, or of the loss that its
-// Unlock is told of, and the log of what nobody else is.
+// The lease runs out after the hold has ended otherwise: by MaxHold, or as its Unlock closes what
+// it protected. The channel of losses stays open, as it is said to, the observer is told of what
+// ended it, or of the loss that its Unlock is told of, and the log of what nobody else is.
 //
 // covers: C3
 func TestLossBehindTheEndOfTheHold(t *testing.T) {
@@ -34,14 +34,20 @@ func TestLossBehindTheEndOfTheHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, observed, log := hook(), []error(nil), &bytes.Buffer{}
 			b.renew = silent
-			cfg := locker.Config{TTL: 5 * time.Second, MaxHold: time.Second, Logger: slog.New(slog.NewTextHandler(log, nil)), Observer: calls{end: map[string]func(error){
-				locker.OpLock: func(err error) { observed = append(observed, err) },
-			}}}
+			cfg := locker.Config{
+				TTL: 5 * time.Second, MaxHold: time.Second,
+				Logger: slog.New(slog.NewTextHandler(log, nil)),
+				Observer: calls{end: map[string]func(error){
+					locker.OpLock: func(err error) { observed = append(observed, err) },
+				}},
+			}
 			if of.told == locker.ErrLost { //nolint:errorlint // itself
 				cfg.MaxHold = 0
 			}
 			synctest.Test(t, func(t *testing.T) {
-				open := func(context.Context, locker.Hold) (struct{}, error) { return struct{}{}, nil }
+				open := func(context.Context, locker.Hold) (struct{}, error) {
+					return struct{}{}, nil
+				}
 				l, err := locker.New(b, locker.Scoped(open, func(struct{}) error {
 					time.Sleep(10 * time.Second)
 					return errStaysOpen
@@ -60,8 +66,11 @@ func TestLossBehindTheEndOfTheHold(t *testing.T) {
 				}
 				_ = g.Unlock()
 				synctest.Wait()
-				if of.told == locker.ErrMaxHold && !strings.Contains(log.String(), errStaysOpen.Error()) { //nolint:errorlint // itself
-					t.Errorf("logged %q, which is all that tells that it could not be closed", log.String())
+				//nolint:errorlint // itself
+				if of.told == locker.ErrMaxHold &&
+					!strings.Contains(log.String(), errStaysOpen.Error()) {
+					t.Errorf("logged %q, which is all that tells that it could not be closed",
+						log.String())
 				}
 				if len(observed) != 1 {
 					t.Fatalf("the observer was told %d times: %v", len(observed), observed)

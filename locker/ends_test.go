@@ -73,7 +73,8 @@ func TestCloseNamesWhatIsNotUnlocked(t *testing.T) {
 			t.Errorf("Close took %v, want ten seconds", d)
 		}
 		wantErr(t, err, context.DeadlineExceeded)
-		if err == nil || !strings.Contains(err.Error(), `"forgotten", locked at `) || !strings.Contains(err.Error(), "_test.go:") {
+		if err == nil || !strings.Contains(err.Error(), `"forgotten", locked at `) ||
+			!strings.Contains(err.Error(), "_test.go:") {
 			t.Errorf("Close = %v: does not say what was locked where", err)
 		}
 		wantErr(t, context.Cause(g.Context()), locker.ErrClosed)
@@ -123,21 +124,22 @@ func TestStoreTimeoutInACohort(t *testing.T) {
 			return backend.Grant{}, ctx.Err()
 		}
 	}
-	bubble(t, b, locker.Config{TTL: 30 * time.Second, StoreTimeout: 5 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		var all sync.WaitGroup
-		for _, late := range []time.Duration{0, 1200 * time.Millisecond, 4 * time.Second} {
-			all.Go(func() {
-				time.Sleep(late)
-				began := time.Now()
-				_, err := l.Lock(t.Context(), "k")
-				wantErr(t, err, locker.ErrNotAcquired)
-				if d := time.Since(began); d < 5*time.Second || d > 6*time.Second {
-					t.Errorf("who came after %v failed after %v, want 5s", late, d)
-				}
-			})
-		}
-		all.Wait()
-	})
+	bubble(t, b, locker.Config{TTL: 30 * time.Second, StoreTimeout: 5 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			var all sync.WaitGroup
+			for _, late := range []time.Duration{0, 1200 * time.Millisecond, 4 * time.Second} {
+				all.Go(func() {
+					time.Sleep(late)
+					began := time.Now()
+					_, err := l.Lock(t.Context(), "k")
+					wantErr(t, err, locker.ErrNotAcquired)
+					if d := time.Since(began); d < 5*time.Second || d > 6*time.Second {
+						t.Errorf("who came after %v failed after %v, want 5s", late, d)
+					}
+				})
+			}
+			all.Wait()
+		})
 }
 
 // A busy store answers some of this client's requests: that is no silence.
@@ -149,22 +151,23 @@ func TestCongestionIsNoSilence(t *testing.T) {
 		}
 		return b.Backend.TryAcquire(ctx, c)
 	}
-	bubble(t, b, locker.Config{StoreTimeout: 4 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		stop := make(chan struct{})
-		go func() {
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(time.Second):
-					_ = mustLock(t, l, "other").Unlock()
+	bubble(t, b, locker.Config{StoreTimeout: 4 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			stop := make(chan struct{})
+			go func() {
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Second):
+						_ = mustLock(t, l, "other").Unlock()
+					}
 				}
-			}
-		}()
-		g := mustLock(t, l, "k")
-		close(stop)
-		_ = g.Unlock()
-	})
+			}()
+			g := mustLock(t, l, "k")
+			close(stop)
+			_ = g.Unlock()
+		})
 }
 
 // What defaults to the TTL is capped: a long lease does not make a hung server silence the program.
@@ -181,7 +184,9 @@ func TestTimeoutsAreCapped(t *testing.T) {
 		if d := time.Since(began); d > 35*time.Second {
 			t.Errorf("Unlock took %v", d)
 		}
-		b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) { return backend.Grant{}, errSilence }
+		b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) {
+			return backend.Grant{}, errSilence
+		}
 		began = time.Now()
 		_, err := l.Lock(t.Context(), "other")
 		wantErr(t, err, locker.ErrNotAcquired, errSilence)
@@ -209,7 +214,8 @@ func TestNoMoreTokensThanReserved(t *testing.T) {
 		}
 		return g, err
 	}
-	cfg := locker.Config{Wait: waiting.Config{Mode: waiting.Notify, PassTime: time.Hour}} // every grant comes by the hook
+	// Every grant comes by the hook.
+	cfg := locker.Config{Wait: waiting.Config{Mode: waiting.Notify, PassTime: time.Hour}}
 	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
 		first := mustLock(t, l, "k")
 		var all sync.WaitGroup
@@ -244,20 +250,21 @@ func TestNoMoreTokensThanReserved(t *testing.T) {
 
 // A leader whose hold ends at MaxHold campaigns again.
 func TestLeadGoesOnAfterMaxHold(t *testing.T) {
-	bubble(t, hook(), locker.Config{TTL: time.Second, MaxHold: time.Minute}, func(t *testing.T, l *locker.Client[struct{}]) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
-		terms := 0
-		err := locker.Lead(ctx, l, "k", func(ctx context.Context, _ struct{}) error {
-			terms++
-			<-ctx.Done()
-			return ctx.Err()
+	bubble(t, hook(), locker.Config{TTL: time.Second, MaxHold: time.Minute},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			terms := 0
+			err := locker.Lead(ctx, l, "k", func(ctx context.Context, _ struct{}) error {
+				terms++
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			wantErr(t, err, context.DeadlineExceeded)
+			if terms < 9 {
+				t.Errorf("led %d times in ten minutes with terms of one", terms)
+			}
 		})
-		wantErr(t, err, context.DeadlineExceeded)
-		if terms < 9 {
-			t.Errorf("led %d times in ten minutes with terms of one", terms)
-		}
-	})
 }
 
 // While a store is silent, what callers leave behind is a bounded list and one request at a time.
@@ -300,7 +307,8 @@ func TestOwedReleasesAreBounded(t *testing.T) {
 			all.Wait()
 		}
 		synctest.Wait() // requests whose callers have just returned
-		// While a goroutine ends, the runtime may count 32 too many: those it moves from one list of free ones to the other.
+		// While a goroutine ends, the runtime may count 32 too many: those it moves from one list
+		// of free ones to the other.
 		if n := runtime.NumGoroutine() - before; n > 200 {
 			t.Errorf("%d goroutines are left of 2000 calls", n)
 		}
@@ -363,7 +371,8 @@ func TestWaitersShareHeartbeats(t *testing.T) {
 				time.Sleep(100 * time.Second)
 				beats, asked := b.beats.Load(), b.acquires.Load()
 				if beats < 80 || beats > 260 || asked > 2*n {
-					t.Errorf("%d heartbeats and %d attempts in 100s for %d waiters; want one or two heartbeats a second", beats, asked, n)
+					t.Errorf("%d heartbeats and %d attempts in 100s for %d waiters; want one or "+
+						"two heartbeats a second", beats, asked, n)
 				}
 				_ = block.Unlock()
 				all.Wait()
@@ -389,39 +398,45 @@ func membackendOf(b *beating) backend.Backend { return b.Backend }
 func TestNothingIsLeftAfterTheLastUnlock(t *testing.T) {
 	for seed := range uint64(30) {
 		b := membackend.New()
-		bubble(t, b, locker.Config{TTL: time.Second, Wait: waiting.Config{Passes: int(seed%4) - 1}}, func(t *testing.T, l *locker.Client[struct{}]) {
-			var all sync.WaitGroup
-			for i := range uint64(12) {
-				rng := rand.New(rand.NewPCG(seed, i))
-				all.Go(func() {
-					for range 10 {
-						time.Sleep(time.Duration(rng.IntN(3000)) * time.Microsecond)
-						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(4000))*time.Microsecond)
-						g, err := l.Lock(ctx, "k")
-						if err == nil {
-							time.Sleep(time.Duration(rng.IntN(1000)) * time.Microsecond)
-							err = g.Unlock()
+		bubble(t, b, locker.Config{TTL: time.Second, Wait: waiting.Config{Passes: int(seed%4) - 1}},
+			func(t *testing.T, l *locker.Client[struct{}]) {
+				var all sync.WaitGroup
+				for i := range uint64(12) {
+					rng := rand.New(rand.NewPCG(seed, i))
+					all.Go(func() {
+						for range 10 {
+							time.Sleep(time.Duration(rng.IntN(3000)) * time.Microsecond)
+							ctx, cancel := context.WithTimeout(t.Context(),
+								time.Duration(rng.IntN(4000))*time.Microsecond)
+							g, err := l.Lock(ctx, "k")
+							if err == nil {
+								time.Sleep(time.Duration(rng.IntN(1000)) * time.Microsecond)
+								err = g.Unlock()
+							}
+							if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+								t.Error(err)
+							}
+							cancel()
 						}
-						if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-							t.Error(err)
-						}
-						cancel()
-					}
-				})
-			}
-			all.Wait()
-			state, err := b.Inspect(t.Context(), "k")
-			if err != nil || len(state.Holders)+len(state.Waiters) > 0 {
-				t.Errorf("seed %d: %d holders, %d waiters are left, %v", seed, len(state.Holders), len(state.Waiters), err)
-			}
-		})
+					})
+				}
+				all.Wait()
+				state, err := b.Inspect(t.Context(), "k")
+				if err != nil || len(state.Holders)+len(state.Waiters) > 0 {
+					t.Errorf("seed %d: %d holders, %d waiters are left, %v", seed,
+						len(state.Holders), len(state.Waiters), err)
+				}
+			})
 	}
 }
 
 // Where the store has no queue, whoever knows that others want the key does not win against those
 // whom its own release wakes. Who does not know, as nobody was ever in its way, finds out.
 func TestTurnsWithoutAQueue(t *testing.T) {
-	for name, met := range map[string]bool{"both were refused": true, "the first never was": false} {
+	for name, met := range map[string]bool{
+		"both were refused":   true,
+		"the first never was": false,
+	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { turns(t, met) }) })
 	}
 }
@@ -453,7 +468,8 @@ func turns(t *testing.T, met bool) {
 		})
 	}
 	all.Wait()
-	if least, most := min(held[0], held[1]), max(held[0], held[1]); 2*most > 3*least || least < 100 {
+	if least, most := min(held[0], held[1]), max(held[0], held[1]); 2*most > 3*least ||
+		least < 100 {
 		t.Errorf("held %v times, want alike", held)
 	}
 }
@@ -467,8 +483,11 @@ func TestStandingBackIsRare(t *testing.T) {
 		pause    time.Duration
 		min, max time.Duration // how long a thousand pairs take beside the pauses
 	}{
-		"with a queue":          {hook(), 1, 0, 0, 0},
-		"one key, no pause":     {plain(), 1, time.Millisecond, 2 * time.Millisecond, 25 * time.Millisecond},
+		"with a queue": {hook(), 1, 0, 0, 0},
+		"one key, no pause": {
+			plain(), 1, time.Millisecond, 2 * time.Millisecond,
+			25 * time.Millisecond,
+		},
 		"one key, less often":   {plain(), 1, 10 * time.Millisecond, 0, 0},
 		"one key after another": {plain(), 1000, 0, 0, 0},
 	} {
@@ -480,7 +499,8 @@ func TestStandingBackIsRare(t *testing.T) {
 					time.Sleep(c.pause)
 				}
 				if took := time.Since(began) - 1000*c.pause; took < c.min || took > c.max {
-					t.Errorf("a thousand pairs took %v more than their pauses, want %v to %v", took, c.min, c.max)
+					t.Errorf("a thousand pairs took %v more than their pauses, want %v to %v", took,
+						c.min, c.max)
 				}
 			})
 		})
@@ -503,7 +523,10 @@ func TestUnlockAfterCloseAndTheDeadline(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := hook()
 				b.renew = func(context.Context, backend.Claim) error { return errSilence }
-				l := start(t, b, locker.Config{TTL: 6 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+				l := start(t, b, locker.Config{
+					TTL:    6 * time.Second,
+					Logger: slog.New(slog.DiscardHandler),
+				})
 				g := mustLock(t, l, "k")
 				closed := make(chan error, 1)
 				go func() { closed <- l.Close() }()
@@ -531,7 +554,9 @@ func TestOwedReleasesAreBoundedWhileTheyAreRetried(t *testing.T) {
 	var answers atomic.Bool
 	var mu sync.Mutex
 	var freed []string
-	b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) { return backend.Grant{}, errSilence }
+	b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) {
+		return backend.Grant{}, errSilence
+	}
 	b.release = func(ctx context.Context, c backend.Claim) error {
 		if !answers.Load() {
 			<-ctx.Done()
@@ -548,7 +573,8 @@ func TestOwedReleasesAreBoundedWhileTheyAreRetried(t *testing.T) {
 			if _, err := l.TryLock(t.Context(), fmt.Sprint(i)); !errors.Is(err, errSilence) {
 				t.Fatal(err)
 			}
-			time.Sleep(20 * time.Millisecond) // a request is given up now and then, and goes back into the list
+			// A request is given up now and then, and goes back into the list.
+			time.Sleep(20 * time.Millisecond)
 		}
 		answers.Store(true)
 		if err := l.Shutdown(context.Background()); err != nil {

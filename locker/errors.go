@@ -19,13 +19,13 @@ var (
 	ErrMaxHold     = errors.New("lock held for longer than MaxHold")
 	ErrClosed      = errors.New("locker is closed")
 
-	// ErrDeadlock: Lock waited for somebody who waited, perhaps by way of others, for a lock of its own
-	// caller, and was the one of them to give up, see [Config].BreakDeadlocks. It is a *[DeadlockError].
-	// Unlock what the caller holds, so that the others go on, and begin again.
+	// ErrDeadlock: Lock waited for somebody who waited, perhaps by way of others, for a lock of its
+	// own caller, and was the one of them to give up, see [Config].BreakDeadlocks. It is a
+	// *[DeadlockError]. Unlock what the caller holds, so that the others go on, and begin again.
 	ErrDeadlock = errors.New("deadlock")
 
-	// ErrWouldDeadlock, which is an ErrDeadlock, too: the ctx given to Lock comes from a guard of the
-	// same key, so Lock would wait for its own caller.
+	// ErrWouldDeadlock, which is an ErrDeadlock, too: the ctx given to Lock comes from a guard of
+	// the same key, so Lock would wait for its own caller.
 	ErrWouldDeadlock = fmt.Errorf("%w: lock is held by the caller", ErrDeadlock)
 
 	// ErrEarly: a try with [OncePer] came within the period of the last run. Always an
@@ -44,7 +44,9 @@ var (
 
 // An Error is what every method of this package fails with.
 type Error struct {
-	Op  string // lock, trylock, bind, value, check, unlock, do, lead, once, update, get, detach, adopt, holders
+	// lock, trylock, bind, value, check, unlock, do, lead, once, update, get, detach, adopt,
+	// holders
+	Op  string
 	Key string // as the caller gave it, without the namespace
 	Err error
 }
@@ -67,7 +69,8 @@ type EarlyError = backend.EarlyError
 
 // A HeldError is a *[backend.HeldError] with what this client makes of it.
 type HeldError struct {
-	Position int // in the queue, with those of this process who are before; 1 is next; 0 without a queue
+	// in the queue, with those of this process who are before; 1 is next; 0 without a queue
+	Position int
 
 	// Wait is an estimate: as many holds as there are places up to this one, each as long as this
 	// client's own holds of the key have lately been; 0 unknown. It is no bound either way. Others
@@ -103,7 +106,8 @@ type WouldTimeoutError struct {
 // Error gives both times, and the answer.
 func (e *WouldTimeoutError) Error() string {
 	const ms = time.Millisecond
-	return fmt.Sprintf("%v: %v to wait, %v left: %v", ErrWouldTimeout, e.RetryAfter.Round(ms), e.Left.Round(ms), e.Err)
+	return fmt.Sprintf("%v: %v to wait, %v left: %v", ErrWouldTimeout, e.RetryAfter.Round(ms),
+		e.Left.Round(ms), e.Err)
 }
 
 // Is makes errors.Is(err, ErrWouldTimeout) true.
@@ -157,7 +161,8 @@ func unless(ctx context.Context, err error) []error {
 	if late, ok := err.(*callerLate); ok { //nolint:errorlint // as below
 		err = late.cause
 	}
-	if err == nil || err == ctx.Err() || err == context.Cause(ctx) { //nolint:errorlint // what wraps them says more
+	//nolint:errorlint // what wraps them says more
+	if err == nil || err == ctx.Err() || err == context.Cause(ctx) {
 		return nil
 	}
 	return []error{err}

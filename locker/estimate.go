@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// holdTimes is a moving average (weight 1/8) of how long this client's own holds of each key last. It
-// is a guess for others' holds, which are mostly of the same program. It is forgotten, so that a guess
-// that keeps everybody from locking cannot keep them from learning better.
+// holdTimes is a moving average (weight 1/8) of how long this client's own holds of each key last.
+// It is a guess for others' holds, which are mostly of the same program. It is forgotten, so that a
+// guess that keeps everybody from locking cannot keep them from learning better.
 //
-// A key is remembered from when somebody had to wait for it or a hold of it was no brief one: so the
-// holds that are many cost one look, and that without a mutex. Where the store has no queue all are
-// remembered, see yieldTurn.
+// A key is remembered from when somebody had to wait for it or a hold of it was no brief one: so
+// the holds that are many cost one look, and that without a mutex. Where the store has no queue all
+// are remembered, see yieldTurn.
 type holdTimes struct {
 	keys  sync.Map // the *holdTime of each key
 	count atomic.Int64
@@ -93,8 +93,8 @@ func since(at *atomic.Int64, now time.Time) time.Duration {
 }
 
 // estimate returns the store's answer to a claim with an estimate of the wait: the places up to its
-// own, times how long a hold is likely to last. It never keeps anybody from the lock by itself; with
-// FailFast its caller has asked for that.
+// own, times how long a hold is likely to last. It never keeps anybody from the lock by itself;
+// with FailFast its caller has asked for that.
 func (c *core) estimate(claim *backend.Claim, held *backend.HeldError) *HeldError {
 	h := &HeldError{Position: held.Position, Err: held}
 	turns := max(h.Position, 1)
@@ -142,8 +142,10 @@ func wouldTimeout(deadline time.Time, err error) error {
 }
 
 const (
-	contendedFor = time.Second            // how long a key counts as contended after another's hold was in the way
-	longestRun   = 100 * time.Millisecond // how long a client takes a key again and again before it gives others a chance
+	// How long a key counts as contended after another's hold was in the way.
+	contendedFor = time.Second
+	// How long a client takes a key again and again before it gives others a chance.
+	longestRun = 100 * time.Millisecond
 )
 
 // yieldTurn gives others a chance where the store has no queue. Whoever asks right behind its own
@@ -166,7 +168,8 @@ func (c *core) yieldTurn(ctx context.Context, s *holdTime) {
 		pause = min(moment, max(time.Duration(s.mean.Load()), time.Millisecond))
 	}
 	if pause > 0 {
-		waiting.Pause(ctx, jitter.N(2*pause)) // so wide that two who do this meet, and know of each other
+		// So wide that two who do this meet, and know of each other.
+		waiting.Pause(ctx, jitter.N(2*pause))
 	}
 }
 

@@ -5,14 +5,16 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/backend"
-	_ "github.com/holdfast-go/holdfast/backend/membackend" // for mem://, as redisbackend for redis://
+	// for mem://, as redisbackend for redis://
+	_ "github.com/holdfast-go/holdfast/backend/membackend"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
 // Do locks, runs and unlocks. The URL decides where the lock is kept.
 func Example() {
 	ctx := context.Background()
-	b := must(backend.Open(ctx, "mem://")) // or redis://host:6379, etcd://host:2379: nothing below changes
+	// Or redis://host:6379, etcd://host:2379: nothing below changes.
+	b := must(backend.Open(ctx, "mem://"))
 	defer b.Close()
 	l := must(locker.New(b, locker.Bare, locker.Config{}))
 	defer l.Close()

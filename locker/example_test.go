@@ -76,7 +76,8 @@ func ExampleScoped() {
 	// true
 }
 
-// A value that lives beside its lock: loaded by the request that locks, saved by the one that unlocks.
+// A value that lives beside its lock: loaded by the request that locks, saved by the one that
+// unlocks.
 func ExampleStore() {
 	ctx := context.Background()
 	b, _ := backend.Open(ctx, "mem://store") // or redis://, rueidis://, etcd://
@@ -89,7 +90,9 @@ func ExampleStore() {
 	}
 	defer shelves.Close()
 
-	_ = shelves.Update(ctx, "sku-1", func(context.Context, shelf) (shelf, error) { return shelf{Left: 2}, nil })
+	_ = shelves.Update(ctx, "sku-1", func(context.Context, shelf) (shelf, error) {
+		return shelf{Left: 2}, nil
+	})
 	errSoldOut := errors.New("sold out")
 	for range 3 {
 		err = shelves.Update(ctx, "sku-1", func(_ context.Context, s shelf) (shelf, error) {
@@ -119,9 +122,10 @@ func ExampleOnce() {
 	defer l.Close()
 
 	for range 3 { // three instances, a minute apart by their clocks
-		ran, err := locker.Once(ctx, l, "nightly report", 18*time.Hour, func(context.Context, struct{}) error {
-			return nil // however short it is
-		})
+		ran, err := locker.Once(ctx, l, "nightly report", 18*time.Hour,
+			func(context.Context, struct{}) error {
+				return nil // however short it is
+			})
 		fmt.Println(ran, err)
 	}
 	// Output:

@@ -213,8 +213,8 @@ func ExampleReentrant() {
 	// <nil>
 }
 
-// A value for each key, which only its guard gives away: a sync.Mutex with its value inside, for all
-// who lock. The value is this process's.
+// A value for each key, which only its guard gives away: a sync.Mutex with its value inside, for
+// all who lock. The value is this process's.
 func ExamplePerKey() {
 	ctx, b := context.Background(), membackend.New()
 	defer b.Close()
@@ -327,7 +327,8 @@ func ExampleGuard_Lost() {
 
 	<-g.Lost()
 	_, err = g.Value()
-	fmt.Println(errors.Is(err, locker.ErrLost), errors.Is(context.Cause(g.Context()), locker.ErrLost))
+	fmt.Println(errors.Is(err, locker.ErrLost),
+		errors.Is(context.Cause(g.Context()), locker.ErrLost))
 	fmt.Println(errors.Is(g.Unlock(), locker.ErrLost))
 	// Output:
 	// released by force: <nil>

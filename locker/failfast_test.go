@@ -48,7 +48,8 @@ func refusedAtOnce(t *testing.T, err error, began time.Time, want locker.WouldTi
 	if !errors.As(err, &got) {
 		t.Fatalf("%v is no *WouldTimeoutError", err)
 	}
-	if got.RetryAfter != want.RetryAfter || got.Left != want.Left || got.Position != want.Position || got.Holder.Service != want.Holder.Service {
+	if got.RetryAfter != want.RetryAfter || got.Left != want.Left ||
+		got.Position != want.Position || got.Holder.Service != want.Holder.Service {
 		t.Errorf("%+v, want %+v", *got, want)
 	}
 }
@@ -65,7 +66,8 @@ func TestFailFastCountsTheLine(t *testing.T) {
 		began := time.Now()
 		_, err := l.Lock(t.Context(), "k", locker.FailFast(), locker.WaitLimit(9*time.Second))
 		refusedAtOnce(t, err, began, locker.WouldTimeoutError{
-			RetryAfter: 10 * time.Second, Left: 9 * time.Second, Position: 1, Holder: backend.Meta{Service: "them"},
+			RetryAfter: 10 * time.Second, Left: 9 * time.Second, Position: 1,
+			Holder: backend.Meta{Service: "them"},
 		})
 		state, _ := b.Inspect(t.Context(), "k")
 		if n := len(state.Waiters); n != 0 {
@@ -81,9 +83,11 @@ func TestFailFastCountsTheLine(t *testing.T) {
 		defer cancel()
 		_, err = l.Lock(ctx, "k", locker.FailFast())
 		refusedAtOnce(t, err, began, locker.WouldTimeoutError{
-			RetryAfter: 40 * time.Second, Left: 39 * time.Second, Position: 4, Holder: backend.Meta{Service: "them"},
+			RetryAfter: 40 * time.Second, Left: 39 * time.Second, Position: 4,
+			Holder: backend.Meta{Service: "them"},
 		})
-		g, err := l.Lock(t.Context(), "k", locker.FailFast(), locker.WaitLimit(70*time.Second)) // 55s in truth, and by a heartbeat's answer then 65
+		// 55s in truth, and by a heartbeat's answer then 65.
+		g, err := l.Lock(t.Context(), "k", locker.FailFast(), locker.WaitLimit(70*time.Second))
 		if err != nil {
 			t.Fatalf("a wait that has time enough: %v", err)
 		}
@@ -97,28 +101,35 @@ func TestFailFastCountsTheLine(t *testing.T) {
 
 // Readers and permits each ask for themselves: they are refused as a mutex is.
 func TestFailFastOfReadersAndPermits(t *testing.T) {
-	for name, kind := range map[string]locker.Option{"reader": locker.Shared(), "permit": locker.Permit(3)} {
+	for name, kind := range map[string]locker.Option{
+		"reader": locker.Shared(),
+		"permit": locker.Permit(3),
+	} {
 		t.Run(name, func(t *testing.T) {
 			b := hook()
-			bubble(t, b, locker.Config{Service: "us"}, func(t *testing.T, l *locker.Client[struct{}]) {
-				holdFor(t, l, 10*time.Second)
-				them := another(t, b, locker.Config{Service: "them"})
-				theirs := mustLock(t, them, "k")
-				began := time.Now()
-				_, err := l.Lock(t.Context(), "k", kind, locker.FailFast(), locker.WaitLimit(9*time.Second))
-				refusedAtOnce(t, err, began, locker.WouldTimeoutError{
-					RetryAfter: 10 * time.Second, Left: 9 * time.Second, Position: 1, Holder: backend.Meta{Service: "them"},
+			bubble(t, b, locker.Config{Service: "us"},
+				func(t *testing.T, l *locker.Client[struct{}]) {
+					holdFor(t, l, 10*time.Second)
+					them := another(t, b, locker.Config{Service: "them"})
+					theirs := mustLock(t, them, "k")
+					began := time.Now()
+					_, err := l.Lock(t.Context(), "k", kind, locker.FailFast(),
+						locker.WaitLimit(9*time.Second))
+					refusedAtOnce(t, err, began, locker.WouldTimeoutError{
+						RetryAfter: 10 * time.Second, Left: 9 * time.Second, Position: 1,
+						Holder: backend.Meta{Service: "them"},
+					})
+					time.AfterFunc(10*time.Second, func() { _ = theirs.Unlock() })
+					g, err := l.Lock(t.Context(), "k", kind, locker.FailFast(),
+						locker.WaitLimit(11*time.Second))
+					if err != nil {
+						t.Fatalf("a wait that has time enough: %v", err)
+					}
+					_ = g.Unlock()
+					if err := them.Shutdown(t.Context()); err != nil {
+						t.Error(err)
+					}
 				})
-				time.AfterFunc(10*time.Second, func() { _ = theirs.Unlock() })
-				g, err := l.Lock(t.Context(), "k", kind, locker.FailFast(), locker.WaitLimit(11*time.Second))
-				if err != nil {
-					t.Fatalf("a wait that has time enough: %v", err)
-				}
-				_ = g.Unlock()
-				if err := them.Shutdown(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
 		})
 	}
 }
@@ -133,7 +144,8 @@ func TestFailFastBehindOurOwn(t *testing.T) {
 		asked, began := b.acquires.Load(), time.Now()
 		_, err := l.Lock(t.Context(), "k", locker.WaitLimit(5*time.Second))
 		refusedAtOnce(t, err, began, locker.WouldTimeoutError{
-			RetryAfter: 10 * time.Second, Left: 5 * time.Second, Position: 1, Holder: backend.Meta{Service: "us"},
+			RetryAfter: 10 * time.Second, Left: 5 * time.Second, Position: 1,
+			Holder: backend.Meta{Service: "us"},
 		})
 		if b.acquires.Load() != asked {
 			t.Error("asked the store for it")
@@ -213,7 +225,8 @@ func TestEstimateIsInTheError(t *testing.T) {
 		}
 		for range 3 {
 			var held *locker.HeldError
-			if err := <-errs; !errors.As(err, &held) || held.Position != 1 || held.Wait != 9*time.Second {
+			if err := <-errs; !errors.As(err, &held) || held.Position != 1 ||
+				held.Wait != 9*time.Second {
 				t.Errorf("%v: %+v", err, held)
 			} // each is the first in line, as those before it have given up
 		}

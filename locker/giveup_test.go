@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// crowded returns a client of which one holds "k" and others are to wait for it, and the cohort that
-// they wait in.
+// crowded returns a client of which one holds "k" and others are to wait for it, and the cohort
+// that they wait in.
 func crowded(t *testing.T) (l *Client[struct{}], co *cohort) {
 	t.Helper()
 	b := membackend.New()
@@ -91,7 +91,8 @@ func TestGivingUpNeedsNoMutex(t *testing.T) {
 		select {
 		case err := <-back:
 			var held *HeldError
-			if !errors.As(err, &held) || held.Position < 1 || held.Position > n || !errors.Is(err, context.Canceled) || !errors.Is(err, backend.ErrHeld) {
+			if !errors.As(err, &held) || held.Position < 1 || held.Position > n ||
+				!errors.Is(err, context.Canceled) || !errors.Is(err, backend.ErrHeld) {
 				t.Fatalf("%d came back with %v", i, err)
 			}
 		case <-timeout:
@@ -100,8 +101,8 @@ func TestGivingUpNeedsNoMutex(t *testing.T) {
 	}
 }
 
-// Of thousands whose one context ends few are woken at once, so whoever can run besides has its turn
-// soon.
+// Of thousands whose one context ends few are woken at once, so whoever can run besides has its
+// turn soon.
 //
 // covers: W7
 func TestManyWhoGiveUpComeBackByAndBy(t *testing.T) {
@@ -112,7 +113,8 @@ func TestManyWhoGiveUpComeBackByAndBy(t *testing.T) {
 	var back atomic.Int64
 	for range n {
 		go func() {
-			if _, err := l.Lock(ctx, "k"); !errors.Is(err, context.Canceled) || !errors.Is(err, backend.ErrHeld) {
+			if _, err := l.Lock(ctx, "k"); !errors.Is(err, context.Canceled) ||
+				!errors.Is(err, backend.ErrHeld) {
 				t.Error(err)
 			}
 			back.Add(1)
@@ -158,7 +160,8 @@ func TestCrowdsWithContextsOfTheirOwn(t *testing.T) {
 	gaveUp := func(i int) {
 		cancels[i]()
 		for range each {
-			if err := <-back[i]; !errors.Is(err, context.Canceled) || !errors.Is(err, backend.ErrHeld) {
+			if err := <-back[i]; !errors.Is(err, context.Canceled) ||
+				!errors.Is(err, backend.ErrHeld) {
 				t.Error(err)
 			}
 		}
@@ -338,7 +341,8 @@ func TestTurnThatComesFirst(t *testing.T) {
 	}
 }
 
-// The store grants the key at the moment at which the last who waits for it gives up: it is released.
+// The store grants the key at the moment at which the last who waits for it gives up: it is
+// released.
 //
 // covers: W7
 func TestGrantThatNobodyWants(t *testing.T) {
@@ -349,7 +353,10 @@ func TestGrantThatNobodyWants(t *testing.T) {
 		t.Fatal(err)
 	}
 	granted, looked := make(chan struct{}), make(chan struct{})
-	l, err := New(store, Bare, Config{Observer: granting(func() { granted <- struct{}{}; <-looked })})
+	l, err := New(store, Bare, Config{Observer: granting(func() {
+		granted <- struct{}{}
+		<-looked
+	})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,14 +413,15 @@ func (told granting) Event(_ context.Context, e Event) {
 	}
 }
 
-// Many releases come to be owed before it is known that the store is silent: the list is cut then, and
-// not only by those that come later.
+// Many releases come to be owed before it is known that the store is silent: the list is cut then,
+// and not only by those that come later.
 //
 // covers: W13, E2
 func TestOwedReleasesOfABurstAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := membackend.New()
-		l, err := New(silent{store}, Bare, Config{TTL: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+		l, err := New(silent{store}, Bare,
+			Config{TTL: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -422,7 +430,8 @@ func TestOwedReleasesOfABurstAreBounded(t *testing.T) {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if _, err := l.TryLock(ctx, fmt.Sprint(i)); !errors.Is(err, context.DeadlineExceeded) {
+				if _, err := l.TryLock(ctx, fmt.Sprint(i)); !errors.Is(err,
+					context.DeadlineExceeded) {
 					t.Error(err)
 				}
 			})
@@ -432,7 +441,8 @@ func TestOwedReleasesOfABurstAreBounded(t *testing.T) {
 		synctest.Wait()
 		l.core.pending.mu.Lock()
 		if n := l.core.pending.listed; n > maxPending+maxWorkers {
-			t.Errorf("%d releases are kept for a store that has been silent for longer than %v", n, maxTimeout)
+			t.Errorf("%d releases are kept for a store that has been silent for longer than %v", n,
+				maxTimeout)
 		}
 		l.core.pending.mu.Unlock()
 		_ = l.Close()
@@ -479,8 +489,8 @@ func (b *asked) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error
 	return b.silent.ReleaseAll(ctx, claims)
 }
 
-// A Close that has run out of time sends nothing more, also of a key that has a request in flight then, and
-// tells how many releases it leaves to their leases.
+// A Close that has run out of time sends nothing more, also of a key that has a request in flight
+// then, and tells how many releases it leaves to their leases.
 //
 // covers: G1, W13
 func TestCloseOutOfTimeSendsNothingMore(t *testing.T) {
@@ -488,14 +498,19 @@ func TestCloseOutOfTimeSendsNothingMore(t *testing.T) {
 		store := membackend.New()
 		b := &asked{silent: silent{store}}
 		var out bytes.Buffer
-		l, err := New(b, Bare, Config{TTL: time.Minute, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		l, err := New(b, Bare, Config{
+			TTL:    time.Minute,
+			Logger: slog.New(slog.NewTextHandler(&out, nil)),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var all sync.WaitGroup
-		for i := range 5 { // one after the other: the first's release is in flight when the others give up
+		// One after the other: the first's release is in flight when the others give up.
+		for i := range 5 {
 			all.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+1)*10*time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(),
+					time.Duration(i+1)*10*time.Millisecond)
 				defer cancel()
 				if _, err := l.TryLock(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
@@ -525,7 +540,8 @@ func TestCloseOutOfTimeSendsNothingMore(t *testing.T) {
 		if sent, listed := states(); sent != 0 || listed != 0 {
 			t.Errorf("%d releases are in flight after Close and %d wait for it", sent, listed)
 		}
-		if s := out.String(); strings.Count(s, "did not confirm") != 1 || !strings.Contains(s, "releases=1") {
+		if s := out.String(); strings.Count(s, "did not confirm") != 1 ||
+			!strings.Contains(s, "releases=1") {
 			t.Errorf("of the one in flight it logs\n%s", s)
 		}
 		_ = store.Close()

@@ -37,7 +37,9 @@ func granted(token uint64, ttl time.Duration) backend.Wake {
 
 // handOff locks on a queued backend, and returns the guard, when the wait began, and how many
 // attempts it took.
-func handOff(t *testing.T, l *locker.Client[struct{}], b *hooked, after time.Duration) (g *locker.Guard[struct{}], began time.Time, asked int64) {
+func handOff(t *testing.T, l *locker.Client[struct{}], b *hooked,
+	after time.Duration,
+) (g *locker.Guard[struct{}], began time.Time, asked int64) {
 	t.Helper()
 	began = time.Now()
 	g = mustLock(t, l, "k")
@@ -47,7 +49,11 @@ func handOff(t *testing.T, l *locker.Client[struct{}], b *hooked, after time.Dur
 	return g, began, b.acquires.Load()
 }
 
-var fallback = locker.Config{TTL: 30 * time.Second, Wait: waiting.Config{Fallback: 10 * time.Second}} // WaiterTTL 30s
+// WaiterTTL 30s.
+var fallback = locker.Config{
+	TTL:  30 * time.Second,
+	Wait: waiting.Config{Fallback: 10 * time.Second},
+}
 
 // A grant that comes with the wake-up needs no attempt; its lease counts from the last one that
 // was answered.
@@ -56,10 +62,13 @@ func TestHandOverIsBelievedFromTheLastAnswer(t *testing.T) {
 	bubble(t, b, fallback, func(t *testing.T, l *locker.Client[struct{}]) {
 		g, began, asked := handOff(t, l, b, 7*time.Second)
 		if asked != 2 || g.Hold().Token != 6 {
-			t.Errorf("%d attempts, token %d; want 2 and the token of the hand-over, 6", asked, g.Hold().Token)
+			t.Errorf("%d attempts, token %d; want 2 and the token of the hand-over, 6", asked,
+				g.Hold().Token)
 		}
-		if want := began.Add(30*time.Second - 300*time.Millisecond - 3*time.Millisecond); !g.Until().Equal(want) {
-			t.Errorf("good until %v after the wait began, want %v", g.Until().Sub(began), want.Sub(began))
+		want := began.Add(30*time.Second - 300*time.Millisecond - 3*time.Millisecond)
+		if !g.Until().Equal(want) {
+			t.Errorf("good until %v after the wait began, want %v", g.Until().Sub(began),
+				want.Sub(began))
 		}
 		time.Sleep(time.Until(began.Add(20 * time.Second)))
 		if b.renews.Load() == 0 {
@@ -81,7 +90,8 @@ func TestLateHandOverIsNotBelieved(t *testing.T) {
 		bubble(t, b, fallback, func(t *testing.T, l *locker.Client[struct{}]) {
 			g, _, asked := handOff(t, l, b, time.Second)
 			if asked != 3 || g.Hold().Token != 9 {
-				t.Errorf("token %d of an old grant was believed: hold %+v after %d attempts", token, g.Hold(), asked)
+				t.Errorf("token %d of an old grant was believed: hold %+v after %d attempts", token,
+					g.Hold(), asked)
 			}
 			_ = g.Unlock()
 		})
@@ -94,7 +104,8 @@ func TestHandOverWithLittleLeftIsClaimed(t *testing.T) {
 	bubble(t, b, fallback, func(t *testing.T, l *locker.Client[struct{}]) {
 		g, _, asked := handOff(t, l, b, 7*time.Second)
 		if asked != 3 || time.Until(g.Until()) < 29*time.Second {
-			t.Errorf("a lease of 9s that may have begun 7s ago was believed; %v left", time.Until(g.Until()))
+			t.Errorf("a lease of 9s that may have begun 7s ago was believed; %v left",
+				time.Until(g.Until()))
 		}
 		_ = g.Unlock()
 	})
@@ -131,10 +142,11 @@ func TestOnlyLockStandsInLine(t *testing.T) {
 			t.Errorf("Lock %+v\nTryLock %+v", claims[0], claims[1])
 		}
 	})
-	bubble(t, b, locker.Config{Wait: waiting.Config{Mode: waiting.Notify}}, func(t *testing.T, l *locker.Client[struct{}]) {
-		_ = mustLock(t, l, "a").Unlock()
-		if claims[2].Queue {
-			t.Error("stood in line in mode notify")
-		}
-	})
+	bubble(t, b, locker.Config{Wait: waiting.Config{Mode: waiting.Notify}},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			_ = mustLock(t, l, "a").Unlock()
+			if claims[2].Queue {
+				t.Error("stood in line in mode notify")
+			}
+		})
 }

@@ -2,8 +2,8 @@ package locker
 
 import "container/heap"
 
-// A heaped is an element of a heap. It is told where it is moved, so that it can be taken out of the
-// middle.
+// A heaped is an element of a heap. It is told where it is moved, so that it can be taken out of
+// the middle.
 type heaped[T any] interface {
 	before(other T) bool
 	moved(to int)
@@ -40,4 +40,5 @@ func (h *minHeap[T]) Pop() any {
 	return t
 }
 
-func (h *minHeap[T]) pop() T { return heap.Pop(h).(T) } //nolint:errcheck,forcetypeassert // see Push
+//nolint:errcheck,forcetypeassert // see Push
+func (h *minHeap[T]) pop() T { return heap.Pop(h).(T) }

@@ -51,17 +51,18 @@ type place struct {
 	index    int           // in due; notDue
 	removed  bool
 
-	sent  instant            // before the last attempt or heartbeat that was answered
-	held  *backend.HeldError // that answer
-	asked time.Time          // when the first heartbeat was sent of those in a row that are not; zero: it was
+	sent instant            // before the last attempt or heartbeat that was answered
+	held *backend.HeldError // that answer
+	// when the first heartbeat was sent of those in a row that are not; zero: it was
+	asked time.Time
 
 	ask chan struct{} // one slot: tells the wait to ask, as it may not be in the queue any more
 }
 
 const notDue = removedFromHeap // it is in a request, was told to ask, or is removed
 
-// add has the place of w kept until remove: from the time of the answer that told of the place on, as
-// it lasts from then.
+// add has the place of w kept until remove: from the time of the answer that told of the place on,
+// as it lasts from then.
 func (b *heartbeats) add(w *wait, held *backend.HeldError) *place {
 	p := &place{wait: w, ask: make(chan struct{}, 1), sent: w.queued, held: held}
 	p.at = b.next(p.sent, waiting.Jitter(b.core.cfg.Wait.Fallback), held)
@@ -101,8 +102,8 @@ func (b *heartbeats) remove(p *place) {
 	}
 }
 
-// interval is how often a place of key is kept: the more there are, the less often each, so that the
-// store has the same to do. The caller has mu.
+// interval is how often a place of key is kept: the more there are, the less often each, so that
+// the store has the same to do. The caller has mu.
 func (b *heartbeats) interval(key string) time.Duration {
 	stretch := max((b.keys[key]+perKey-1)/perKey, (b.count+perClient-1)/perClient)
 	return b.core.cfg.Wait.Fallback * time.Duration(min(stretch, longestInterval))
@@ -110,7 +111,8 @@ func (b *heartbeats) interval(key string) time.Duration {
 
 // set has the timer fire when the first place is due. The caller has mu.
 func (b *heartbeats) set() {
-	if len(b.due) == 0 || !b.at.IsZero() && !b.due[0].at.Before(b.at) { // safeguard: nearer-heartbeat
+	// safeguard: nearer-heartbeat
+	if len(b.due) == 0 || !b.at.IsZero() && !b.due[0].at.Before(b.at) {
 		return
 	}
 	b.at = b.due[0].at
@@ -121,8 +123,8 @@ func (b *heartbeats) set() {
 	}
 }
 
-// tick sends the requests that are due. A request takes along what is due within half an interval, so
-// that places which came one by one are kept together after a while.
+// tick sends the requests that are due. A request takes along what is due within half an interval,
+// so that places which came one by one are kept together after a while.
 func (b *heartbeats) tick() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -219,7 +221,8 @@ func (b *heartbeats) answer(p *place, sent instant, err error, interval time.Dur
 		if held.Holder == (backend.Meta{}) {
 			held.Holder = p.held.Holder
 		}
-		p.sent, p.held, p.asked = sent, held, time.Time{} // together: the token is of what was sent then; safeguard: unanswered-heartbeat
+		// Together: the token is of what was sent then. safeguard: unanswered-heartbeat
+		p.sent, p.held, p.asked = sent, held, time.Time{}
 		p.at = b.next(sent, interval, held)
 		if w.cohort != nil {
 			w.cohort.noteRefusal(c.estimate(&w.claim, held))
@@ -238,7 +241,8 @@ func (b *heartbeats) answer(p *place, sent instant, err error, interval time.Dur
 			p.at = time.Now()
 		}
 	default:
-		p.ask <- struct{}{} // never blocks: it is sent once, and the place is in no list from then on
+		// never blocks: it is sent once, and the place is in no list from then on
+		p.ask <- struct{}{}
 		return
 	}
 	heap.Push(&b.due, p)

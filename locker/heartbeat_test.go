@@ -32,7 +32,9 @@ func (b *told) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error, 
 }
 
 // waitFor has n goroutines lock the key that each is given, unlock, and tell how that ended.
-func waitFor(t *testing.T, l *locker.Client[struct{}], n int, key func(i int) string, opts ...locker.Option) (ended func() []error) {
+func waitFor(t *testing.T, l *locker.Client[struct{}], n int, key func(i int) string,
+	opts ...locker.Option,
+) (ended func() []error) {
 	var all sync.WaitGroup
 	errs := make([]error, n)
 	for i := range n {
@@ -71,8 +73,10 @@ func TestHeartbeatsOfManyKeys(t *testing.T) {
 		b.acquires.Store(0)
 		b.beats.Store(0)
 		time.Sleep(100 * time.Second)
-		if beats, asked := b.beats.Load(), b.acquires.Load(); beats < 300 || beats > 800 || asked > 0 {
-			t.Errorf("%d heartbeats and %d attempts in 100s for %d keys; want 4 to 8 heartbeats a second", beats, asked, n)
+		if beats, asked := b.beats.Load(), b.acquires.Load(); beats < 300 || beats > 800 ||
+			asked > 0 {
+			t.Errorf("%d heartbeats and %d attempts in 100s for %d keys; want 4 to 8 "+
+				"heartbeats a second", beats, asked, n)
 		}
 		for _, g := range held {
 			_ = g.Unlock()
@@ -80,7 +84,8 @@ func TestHeartbeatsOfManyKeys(t *testing.T) {
 		if err := errors.Join(ended()...); err != nil {
 			t.Error(err)
 		}
-		if asked := b.acquires.Load(); asked > 0 { // each hand-over was believed by the last heartbeat
+		// Each hand-over was believed by the last heartbeat.
+		if asked := b.acquires.Load(); asked > 0 {
 			t.Errorf("%d attempts for %d keys that were handed over", asked, n)
 		}
 		_, _ = l.Close(), other.Close()
@@ -101,17 +106,21 @@ func TestHeartbeatAtTheEndOfTheLease(t *testing.T) {
 		}
 		began := time.Now()
 		for i := range 4 {
-			time.AfterFunc(time.Duration(i)*5*time.Second, func() { _ = b.Backend.Renew(t.Context(), c) })
+			time.AfterFunc(time.Duration(i)*5*time.Second, func() {
+				_ = b.Backend.Renew(t.Context(), c)
+			})
 		}
 		g := mustLock(t, l, "k")
-		if d := time.Since(began) - 24*time.Second; d < 0 || d > 5*time.Millisecond || b.acquires.Load() > 3 {
+		if d := time.Since(began) - 24*time.Second; d < 0 || d > 5*time.Millisecond ||
+			b.acquires.Load() > 3 {
 			t.Errorf("granted %v after the end of the lease, by %d attempts", d, b.acquires.Load())
 		}
 		_ = g.Unlock()
 	})
 }
 
-// The end of one lease is noticed in time also by a client whose next heartbeat, for another key, is later.
+// The end of one lease is noticed in time also by a client whose next heartbeat, for another key,
+// is later.
 //
 // covers: W9
 func TestHeartbeatAtTheFirstEndOfTwo(t *testing.T) {
@@ -140,7 +149,8 @@ func TestHeartbeatAtTheFirstEndOfTwo(t *testing.T) {
 	})
 }
 
-// A heartbeat gets no answer for a while. That of another key, which is due meanwhile, is sent in time.
+// A heartbeat gets no answer for a while. That of another key, which is due meanwhile, is sent in
+// time.
 //
 // covers: W2, W11
 func TestHeartbeatBesideOneWithoutAnAnswer(t *testing.T) {
@@ -152,12 +162,15 @@ func TestHeartbeatBesideOneWithoutAnAnswer(t *testing.T) {
 func heartbeatBesideOneWithoutAnAnswer(t *testing.T) {
 	t.Helper()
 	b := &told{beating: beating{hooked: hook()}}
-	const fallback, later = 10 * time.Second, 9500 * time.Millisecond // the second begins to wait while the first's heartbeat has no answer
+	// The second begins to wait while the first's heartbeat has no answer.
+	const fallback, later = 10 * time.Second, 9500 * time.Millisecond
 	cfg := locker.Config{TTL: time.Minute, Wait: waiting.Config{Fallback: fallback}}
 	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
 		began, kept, answers := time.Now(), make(chan time.Duration, 100), make(chan struct{})
 		b.told = func(ctx context.Context, claims []backend.Claim) ([]error, error) {
-			if slices.ContainsFunc(claims, func(c backend.Claim) bool { return c.Key == numbered(1) }) {
+			if slices.ContainsFunc(claims, func(c backend.Claim) bool {
+				return c.Key == numbered(1)
+			}) {
 				kept <- time.Since(began)
 				return b.Backend.Heartbeat(ctx, claims)
 			}
@@ -178,7 +191,8 @@ func heartbeatBesideOneWithoutAnAnswer(t *testing.T) {
 			time.Sleep(later)
 		}
 		if first := <-kept; first > later+fallback+fallback/4 {
-			t.Errorf("the place of who came %v after the first was kept after %v, by intervals of %v", later, first, fallback)
+			t.Errorf("the place of who came %v after the first was kept after %v, by "+
+				"intervals of %v", later, first, fallback)
 		}
 		close(answers)
 		for _, e := range ended {
@@ -208,9 +222,12 @@ func TestHandOverAfterAHeartbeat(t *testing.T) {
 			g, _, asked := handOff(t, l, b.hooked, 18*time.Second)
 			switch {
 			case token <= 7 && (asked != 3 || g.Hold().Token != 9):
-				t.Errorf("token %d was believed after %d attempts, though the heartbeat had told 7", token, asked)
-			case token > 7 && (asked != 2 || !g.Until().Equal(last.Add(30*time.Second-303*time.Millisecond))):
-				t.Errorf("good until %v after the heartbeat was sent, by %d attempts", g.Until().Sub(last), asked)
+				t.Errorf("token %d was believed after %d attempts, though the heartbeat had told 7",
+					token, asked)
+			case token > 7 && (asked != 2 ||
+				!g.Until().Equal(last.Add(30*time.Second-303*time.Millisecond))):
+				t.Errorf("good until %v after the heartbeat was sent, by %d attempts",
+					g.Until().Sub(last), asked)
 			}
 			_ = g.Unlock()
 		})
@@ -224,19 +241,25 @@ func TestHeartbeatWithoutAnAnswer(t *testing.T) {
 	modes := map[string][]locker.Option{"exclusive": nil, "shared": {locker.Shared()}}
 	lost := errors.New("no answer")
 	for mode, opts := range modes {
-		for name, fail := range map[string]func(b *told, ctx context.Context, claims []backend.Claim) ([]error, error){
-			"slow": func(b *told, ctx context.Context, claims []backend.Claim) ([]error, error) { // executed, and the answer never comes
+		for name, fail := range map[string]func(b *told, ctx context.Context,
+			claims []backend.Claim) ([]error, error){
+			// Executed, and the answer never comes.
+			"slow": func(b *told, ctx context.Context, claims []backend.Claim) ([]error, error) {
 				_, _ = b.Backend.Heartbeat(ctx, claims)
 				<-ctx.Done()
 				return nil, ctx.Err()
 			},
-			"every other one": func(b *told, ctx context.Context, claims []backend.Claim) ([]error, error) {
+			"every other one": func(b *told, ctx context.Context,
+				claims []backend.Claim,
+			) ([]error, error) {
 				if b.beats.Load()%2 == 0 {
 					return nil, lost
 				}
 				return b.Backend.Heartbeat(ctx, claims)
 			},
-			"some keys": func(b *told, ctx context.Context, claims []backend.Claim) ([]error, error) {
+			"some keys": func(b *told, ctx context.Context,
+				claims []backend.Claim,
+			) ([]error, error) {
 				answers, err := b.Backend.Heartbeat(ctx, claims)
 				for i := range claims {
 					if claims[i].Key < "k5" {
@@ -248,7 +271,9 @@ func TestHeartbeatWithoutAnAnswer(t *testing.T) {
 		} {
 			t.Run(mode+"/"+name, func(t *testing.T) {
 				b := &told{beating: beating{hooked: hook()}}
-				b.told = func(ctx context.Context, claims []backend.Claim) ([]error, error) { return fail(b, ctx, claims) }
+				b.told = func(ctx context.Context, claims []backend.Claim) ([]error, error) {
+					return fail(b, ctx, claims)
+				}
 				synctest.Test(t, func(t *testing.T) {
 					l := start(t, b, locker.Config{TTL: time.Minute})
 					other := start(t, b.Backend, locker.Config{TTL: time.Hour})
@@ -322,7 +347,8 @@ func TestHeartbeatOfAWaitThatEnds(t *testing.T) {
 		l := start(t, b, locker.Config{TTL: time.Minute})
 		other := start(t, b.Backend, locker.Config{TTL: time.Hour})
 		g := mustLock(t, other, "k")
-		ended := waitFor(t, l, 20, numberless, locker.Shared(), locker.WaitLimit(1300*time.Millisecond))
+		ended := waitFor(t, l, 20, numberless, locker.Shared(),
+			locker.WaitLimit(1300*time.Millisecond))
 		for _, err := range ended() {
 			wantErr(t, err, context.DeadlineExceeded)
 		}

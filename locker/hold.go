@@ -13,13 +13,15 @@ import (
 // newHold makes a hold of the lease for g; report ends its operation for the observer. The caller
 // is counted; the count goes on to the hold.
 //
-// The lease may have been lost since it was granted or handed on, and Close may have begun: both look
-// for holds to end, and would not find this one. So it looks for them, after it can be found: one of
-// the two sees the other (TestSlowHandOver, TestPendingCallIsNotGrantedAfterClose).
+// The lease may have been lost since it was granted or handed on, and Close may have begun: both
+// look for holds to end, and would not find this one. So it looks for them, after it can be found:
+// one of the two sees the other (TestSlowHandOver, TestPendingCallIsNotGrantedAfterClose).
 //
 // Until the first renewal the hold just keeps the guard, which costs nothing, and most holds are
 // over by then. The renewals notice when it is dropped, see leaked.
-func (c *core) newHold(ctx context.Context, l *lease, info Hold, report func(Hold, error), o *call, g *handle) *hold {
+func (c *core) newHold(ctx context.Context, l *lease, info Hold, report func(Hold, error), o *call,
+	g *handle,
+) *hold {
 	l.mu.Lock()
 	h := &l.firstHold
 	if h.lease != nil {
@@ -37,7 +39,9 @@ func (c *core) newHold(ctx context.Context, l *lease, info Hold, report func(Hol
 	switch { // The lease may have ended before the hold existed; end the hold the same way.
 	case lost != nil: // safeguard: refuted-between-holds
 		h.end(c.now(), lost)
-		l.remove(ctx)() // again: before it was the cohort's, its loss was nothing to that; safeguard: lost-before-given
+		// Again: before it was the cohort's, its loss was nothing to that.
+		// safeguard: lost-before-given
+		l.remove(ctx)()
 	case c.cut.Err() != nil:
 		_ = l.lose(lostBecause(ErrClosed))
 	case c.closing.Err() != nil: // safeguard: granted-at-close
@@ -87,10 +91,10 @@ func (h *hold) goodUntil() time.Time {
 }
 
 // unlock ends the hold and hands its lease on, or releases it. Its first call decides how; later
-// ones return the same, after it: so an Unlock that comes while a Detach or a Forgo is at work has no
-// say, and none that comes after Unlock has. A lease that MaxHold has ended counts as released from
-// here on, so that its deadline, which may come meanwhile, is no loss. (Not a sync.Once: a goroutine
-// that waits for a mutex stops the clock of a synctest bubble.)
+// ones return the same, after it: so an Unlock that comes while a Detach or a Forgo is at work has
+// no say, and none that comes after Unlock has. A lease that MaxHold has ended counts as released
+// from here on, so that its deadline, which may come meanwhile, is no loss. (Not a sync.Once: a
+// goroutine that waits for a mutex stops the clock of a synctest bubble.)
 func (h *hold) unlock(how way, store backend.Backend) error {
 	l := h.lease
 	l.mu.Lock()
@@ -123,8 +127,8 @@ func (h *hold) unlock(how way, store backend.Backend) error {
 }
 
 // unlockFirst is the Unlock that decides. First it finds out why the hold ended: cause is nil if it
-// lasted until this Unlock. Then there is one outcome of four: the hold was lost; the lease is passed
-// on; it is detached, and stays in the store as it is; or it is released.
+// lasted until this Unlock. Then there is one outcome of four: the hold was lost; the lease is
+// passed on; it is detached, and stays in the store as it is; or it is released.
 //
 // Safety: belief ends first, then the hook is called, and only then the lease is handed on or the
 // store is told: so nobody works under a hold whose key another may have by this Unlock, and what a
@@ -166,9 +170,9 @@ func (h *hold) unlockFirst(store backend.Backend) error {
 }
 
 // endByUnlock ends belief, and has the hook do what takes its time while the lease is still
-// renewed. It returns the time then, and whether the hold and its lease have lasted until then: what
-// is lost while the hook is at work is a loss to the caller, too, as another may have been granted
-// the key while what this one protects was open.
+// renewed. It returns the time then, and whether the hold and its lease have lasted until then:
+// what is lost while the hook is at work is a loss to the caller, too, as another may have been
+// granted the key while what this one protects was open.
 func (h *hold) endByUnlock() (now instant, lasted bool) {
 	l := h.lease
 	now = l.core.now()
@@ -181,8 +185,10 @@ func (h *hold) endByUnlock() (now instant, lasted bool) {
 		l.timer.Reset(l.next(now))
 	}
 	l.mu.Unlock()
-	_ = h.onEnd(nil, nil)                                    // what it fails with it says again when it has the claim
-	now = l.core.now()                                       // the hook may have taken its time; safeguard: closed-for-long
+	// What it fails with it says again when it has the claim.
+	_ = h.onEnd(nil, nil)
+	// The hook may have taken its time. safeguard: closed-for-long
+	now = l.core.now()
 	return now, lasted && l.lost() == nil && !l.expired(now) // safeguard: lost-in-hook
 }
 
@@ -195,7 +201,8 @@ func (h *hold) settle(now instant, lasted bool) (cause error) {
 	l.mu.Lock()
 	cause, under, lost := h.cause, l.renewing, l.cause
 	if under != nil {
-		l.stop() // no renewal beside a release, or past it; its answer may still say that the lease is lost
+		// No renewal beside a release, or past it; its answer may still say that the lease is lost.
+		l.stop()
 		l.mu.Unlock()
 		<-under
 		l.mu.Lock()
@@ -221,23 +228,29 @@ func (h *hold) unlockLost(cause error) error {
 	return cause
 }
 
-// unlockReleased tells the store, or store if All has others beside it, with claim, in which the hook may have put what the release takes
-// along. cause is nil or ErrMaxHold.
-func (h *hold) unlockReleased(now instant, cause error, claim *backend.Claim, store backend.Backend) error {
+// unlockReleased tells the store, or store if All has others beside it, with claim, in which the
+// hook may have put what the release takes along. cause is nil or ErrMaxHold.
+func (h *hold) unlockReleased(now instant, cause error, claim *backend.Claim,
+	store backend.Backend,
+) error {
 	l, c := h.lease, h.lease.core
 	lasted := time.Duration(now - l.granted)
-	if lasted >= briefHold || !l.claim.Queue || c.holdTimes.of(l.claim.Key) != nil { // without a queue: see yieldTurn
+	// Without a queue: see yieldTurn.
+	if lasted >= briefHold || !l.claim.Queue || c.holdTimes.of(l.claim.Key) != nil {
 		c.holdTimes.remember(l.claim.Key).add(l.passes+1, lasted, time.Now())
 	}
 	err := l.release(h.parent, claim, store)
 	switch lost := l.cause; { // which nobody sets any more, as the lease is released by now
-	case errors.Is(lost, backend.ErrLost) || errors.Is(lost, backend.ErrForeign): // a renewal said so; safeguard: refuted-unlock
+	// A renewal said so. safeguard: refuted-unlock
+	case errors.Is(lost, backend.ErrLost) || errors.Is(lost, backend.ErrForeign):
 		err = lost // whatever the release came to, which found no hold either
 	case !errors.Is(err, backend.ErrLost):
 		return cmp.Or(cause, err)
 	// Not where something was to be left, which was not. safeguard: late-mark
 	case l.expired(c.now()) && claim.Save == nil && claim.NotBefore == 0:
-		return cause // the lease ran out by itself while the release was in flight: the hold was good until the call
+		// The lease ran out by itself while the release was in flight: the hold was good until the
+		// call.
+		return cause
 	default:
 		err = lostBecause(fmt.Errorf("the store says so: %w", err))
 	}
@@ -247,8 +260,8 @@ func (h *hold) unlockReleased(now instant, cause error, claim *backend.Claim, st
 	return cmp.Or(cause, err)
 }
 
-// lostChan returns the channel that is closed on loss. It is made when somebody asks for it, closed if
-// the loss has been; MaxHold and Unlock are no loss, and close none.
+// lostChan returns the channel that is closed on loss. It is made when somebody asks for it, closed
+// if the loss has been; MaxHold and Unlock are no loss, and close none.
 func (h *hold) lostChan() <-chan struct{} {
 	h.lease.mu.Lock()
 	defer h.lease.mu.Unlock()
@@ -262,8 +275,8 @@ func (h *hold) lostChan() <-chan struct{} {
 }
 
 // heldBy reports whether ctx belongs to a hold, of any Client, of key in the store that b is a
-// client of. It goes outwards from hold to hold, each of which has its caller's ctx; one that is over
-// is in nobody's way. (A store that is reached by two Backends is two to it.)
+// client of. It goes outwards from hold to hold, each of which has its caller's ctx; one that is
+// over is in nobody's way. (A store that is reached by two Backends is two to it.)
 func heldBy(ctx context.Context, b backend.Backend, key string) bool {
 	for {
 		c, ok := ctx.Value(holdKey{}).(holdContext)
@@ -279,12 +292,13 @@ func heldBy(ctx context.Context, b backend.Backend, key string) bool {
 
 // putMark has the Unlock of the hold leave the mark of a job that begins now.
 //
-// Safety: for how long it has run is counted here before the release is sent, and by the store from when
-// it executes that. So the mark tells no earlier beginning than there was.
+// Safety: for how long it has run is counted here before the release is sent, and by the store from
+// when it executes that. So the mark tells no earlier beginning than there was.
 func (h *hold) putMark(every time.Duration) {
 	// safeguard: ran-from-grant
 	began := time.Now()
-	_ = h.atEnd(func(cause error, claim *backend.Claim) error { // a hold that has ended already leaves none
+	// A hold that has ended already leaves none.
+	_ = h.atEnd(func(cause error, claim *backend.Claim) error {
 		if claim != nil && cause == nil && h.how != byForgo { // safeguard: cut-off-unnoted
 			claim.NotBefore, claim.Ran = every, time.Since(began) // safeguard: once-mark
 		}

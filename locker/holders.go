@@ -55,8 +55,8 @@ type held struct {
 	err   error
 }
 
-// holders is Holders, by a goroutine that goes on observing while the caller is at work. Close waits
-// for that and not for the caller.
+// holders is Holders, by a goroutine that goes on observing while the caller is at work. Close
+// waits for that and not for the caller.
 func (c *core) holders(ctx context.Context, key string) iter.Seq[held] {
 	return func(yield func(held) bool) {
 		if !c.enter() {
@@ -125,7 +125,9 @@ func (c *core) observeHolders(ctx context.Context, key string, tell func(held) b
 }
 
 // lookAtHolders looks again and again, for a store that tells of no changes.
-func (c *core) lookAtHolders(ctx context.Context, key string, changed func(backend.State, error) bool) {
+func (c *core) lookAtHolders(ctx context.Context, key string,
+	changed func(backend.State, error) bool,
+) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	claim := backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: c.cfg.TTL}

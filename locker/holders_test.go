@@ -127,7 +127,8 @@ func TestHoldersOfOneLease(t *testing.T) {
 
 // A store that tells of no changes is looked at each second, and when it signals.
 func TestHoldersByLooking(t *testing.T) {
-	for name, watch := range map[string]func(context.Context, backend.Claim) (<-chan backend.Wake, error){
+	for name, watch := range map[string]func(context.Context,
+		backend.Claim) (<-chan backend.Wake, error){
 		"signals": nil,
 		"silent": func(context.Context, backend.Claim) (<-chan backend.Wake, error) {
 			return nil, errors.ErrUnsupported
@@ -141,24 +142,25 @@ func TestHoldersByLooking(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := hook()
 			b.watch = watch
-			bubble(t, undeclared{b}, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
-				ctx, cancel := context.WithCancel(t.Context())
-				f := follow(ctx, l, "k")
-				g := mustLock(t, l, "k")
-				time.Sleep(1100 * time.Millisecond)
-				if got := f.seen(); !slices.Equal(got, []uint64{0, g.Hold().Token}) {
-					t.Errorf("Holders told %d", got)
-				}
-				wantErr(t, g.Unlock(), nil)
-				if watch != nil {
-					time.Sleep(time.Second)
-				}
-				if got := f.seen(); len(got) != 3 || got[2] != 0 {
-					t.Errorf("Holders told %d, want free at the end", got)
-				}
-				cancel()
-				<-f.ended
-			})
+			bubble(t, undeclared{b}, locker.Config{},
+				func(t *testing.T, l *locker.Client[struct{}]) {
+					ctx, cancel := context.WithCancel(t.Context())
+					f := follow(ctx, l, "k")
+					g := mustLock(t, l, "k")
+					time.Sleep(1100 * time.Millisecond)
+					if got := f.seen(); !slices.Equal(got, []uint64{0, g.Hold().Token}) {
+						t.Errorf("Holders told %d", got)
+					}
+					wantErr(t, g.Unlock(), nil)
+					if watch != nil {
+						time.Sleep(time.Second)
+					}
+					if got := f.seen(); len(got) != 3 || got[2] != 0 {
+						t.Errorf("Holders told %d, want free at the end", got)
+					}
+					cancel()
+					<-f.ended
+				})
 		})
 	}
 }
@@ -171,7 +173,15 @@ func (unreachable) Observe(ctx context.Context, _ string) iter.Seq2[backend.Stat
 	elements := []struct {
 		state backend.State
 		err   error
-	}{{held, nil}, {held, nil}, {err: errSilence}, {err: backend.ErrUnavailable}, {held, nil}, {backend.State{}, nil}, {err: backend.ErrDenied}}
+	}{
+		{held, nil},
+		{held, nil},
+		{err: errSilence},
+		{err: backend.ErrUnavailable},
+		{held, nil},
+		{backend.State{}, nil},
+		{err: backend.ErrDenied},
+	}
 	return func(yield func(backend.State, error) bool) {
 		for _, e := range elements {
 			if !yield(e.state, e.err) {

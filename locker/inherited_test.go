@@ -26,7 +26,9 @@ func holder(t *testing.T, b *hooked) (end func()) {
 }
 
 // inBackground locks "k" and unlocks it, and returns where the answer and the time of it come.
-func inBackground(ctx context.Context, l *locker.Client[struct{}], opts ...locker.Option) <-chan error {
+func inBackground(ctx context.Context, l *locker.Client[struct{}],
+	opts ...locker.Option,
+) <-chan error {
 	answer := make(chan error, 1)
 	go func() {
 		g, err := l.Lock(ctx, "k", opts...)
@@ -39,8 +41,8 @@ func inBackground(ctx context.Context, l *locker.Client[struct{}], opts ...locke
 	return answer
 }
 
-// The only one who waits gives up while a request is on its way, and another comes before the answer: that is
-// none to the other, who goes on waiting.
+// The only one who waits gives up while a request is on its way, and another comes before the
+// answer: that is none to the other, who goes on waiting.
 //
 // covers: W6
 func TestWhoComesBehindOneThatGivesUp(t *testing.T) {
@@ -78,20 +80,22 @@ func TestWhoComesBehindOneThatGivesUp(t *testing.T) {
 	})
 }
 
-// Where a key was contended lately the first who wants it subscribes before its attempt. It gives up, and who
-// came behind it is woken by that subscription.
+// Where a key was contended lately the first who wants it subscribes before its attempt. It gives
+// up, and who came behind it is woken by that subscription.
 //
 // covers: W6
 func TestWakeUpsOutliveWhoAskedForThem(t *testing.T) {
 	b := hook()
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
 		end := holder(t, b)
-		wantErr(t, <-inBackground(t.Context(), l, locker.WaitLimit(time.Millisecond)), locker.ErrNotAcquired)
+		wantErr(t, <-inBackground(t.Context(), l, locker.WaitLimit(time.Millisecond)),
+			locker.ErrNotAcquired)
 		attempts, watches := b.acquires.Load(), b.watches.Load()
 		ctx, cancel := context.WithCancel(t.Context())
 		first := inBackground(ctx, l)
 		if n, m := b.acquires.Load()-attempts, b.watches.Load()-watches; n != 1 || m != 1 {
-			t.Fatalf("%d attempts and %d subscriptions, want one of each: this test shows nothing", n, m)
+			t.Fatalf("%d attempts and %d subscriptions, want one of each: this test shows nothing",
+				n, m)
 		}
 		next := inBackground(t.Context(), l)
 		cancel()
@@ -118,7 +122,8 @@ func TestSubscriptionEndsWithAFailedLock(t *testing.T) {
 	}
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
 		defer holder(t, b)()
-		wantErr(t, <-inBackground(t.Context(), l, locker.WaitLimit(time.Millisecond)), locker.ErrNotAcquired)
+		wantErr(t, <-inBackground(t.Context(), l, locker.WaitLimit(time.Millisecond)),
+			locker.ErrNotAcquired)
 		watching = nil
 		ctx, cancel := context.WithCancel(t.Context())
 		b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {

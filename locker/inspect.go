@@ -19,8 +19,8 @@ func (c *Client[T]) Inspect(ctx context.Context, key string) (backend.State, err
 }
 
 // List tells of the locks of the Client's namespace whose keys begin with prefix and that somebody
-// holds or waits for, in no order, see [backend.Backend]. An error ends it. What long waits leave in
-// the store for [Config].BreakDeadlocks is left out.
+// holds or waits for, in no order, see [backend.Backend]. An error ends it. What long waits leave
+// in the store for [Config].BreakDeadlocks is left out.
 func (c *Client[T]) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
 	return func(yield func(backend.Listed, error) bool) {
 		namespace := c.core.cfg.Namespace
@@ -45,7 +45,9 @@ func (c *Client[T]) List(ctx context.Context, prefix string) iter.Seq2[backend.L
 //
 // The error wraps [backend.ErrLost] if no hold has the token, and [errors.ErrUnsupported] if the
 // store cannot do it.
-func (c *Client[T]) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+func (c *Client[T]) ForceRelease(ctx context.Context, key string,
+	token uint64,
+) (backend.Holder, error) {
 	h, err := c.core.b.ForceRelease(ctx, backend.Namespaced(c.core.cfg.Namespace, key), token)
 	if err != nil {
 		return h, &Error{"force release", key, err}

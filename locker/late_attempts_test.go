@@ -38,8 +38,8 @@ func wantNothing(t *testing.T, b backend.Backend, key string) {
 	}
 }
 
-// An attempt has no answer, and a repeat of it is refused, as another holds. That says nothing of the
-// first, which may yet land: whatever became of the claim, what ends it bars that one.
+// An attempt has no answer, and a repeat of it is refused, as another holds. That says nothing of
+// the first, which may yet land: whatever became of the claim, what ends it bars that one.
 //
 // covers: A2, A4, W7
 func TestRefusalDoesNotAnswerTheAttemptBefore(t *testing.T) {
@@ -50,13 +50,19 @@ func TestRefusalDoesNotAnswerTheAttemptBefore(t *testing.T) {
 		opts  []locker.Option
 		frees bool // the key is freed while it waits, and it holds; else it gives up
 	}{
-		"TryLock":                           {b: hook(), try: true},
-		"without a queue, gives up":         {b: plain(), opts: []locker.Option{limit}},
-		"in the queue, gives up":            {b: hook(), opts: []locker.Option{limit}},
-		"in the queue, shared, gives up":    {b: hook(), opts: []locker.Option{locker.Shared(), limit}},
-		"without a queue, holds later":      {b: plain(), frees: true},
-		"in the queue, holds later":         {b: hook(), frees: true},
-		"in the queue, shared, holds later": {b: hook(), opts: []locker.Option{locker.Shared()}, frees: true},
+		"TryLock":                   {b: hook(), try: true},
+		"without a queue, gives up": {b: plain(), opts: []locker.Option{limit}},
+		"in the queue, gives up":    {b: hook(), opts: []locker.Option{limit}},
+		"in the queue, shared, gives up": {
+			b:    hook(),
+			opts: []locker.Option{locker.Shared(), limit},
+		},
+		"without a queue, holds later": {b: plain(), frees: true},
+		"in the queue, holds later":    {b: hook(), frees: true},
+		"in the queue, shared, holds later": {
+			b: hook(), opts: []locker.Option{locker.Shared()},
+			frees: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := test.b
@@ -68,7 +74,8 @@ func TestRefusalDoesNotAnswerTheAttemptBefore(t *testing.T) {
 				if test.frees {
 					time.AfterFunc(500*time.Millisecond, func() {
 						if n := b.acquires.Load(); n < 2 {
-							t.Errorf("%d attempts before the key is freed, want one that is refused", n)
+							t.Errorf("%d attempts before the key is freed, want one "+
+								"that is refused", n)
 						}
 						_, _ = b.Backend.Release(context.Background(), held)
 					})
@@ -84,7 +91,8 @@ func TestRefusalDoesNotAnswerTheAttemptBefore(t *testing.T) {
 				} else {
 					wantErr(t, err, locker.ErrNotAcquired, backend.ErrHeld)
 					synctest.Wait() // it is withdrawn
-					storetest.Want(t, "Release", storetest.Release(t.Context(), b.Backend, held), nil)
+					storetest.Want(t, "Release", storetest.Release(t.Context(), b.Backend, held),
+						nil)
 				}
 				if err := land(t); !errors.Is(err, backend.ErrLost) {
 					t.Errorf("the first attempt, which landed last = %v, want ErrLost", err)
@@ -95,12 +103,15 @@ func TestRefusalDoesNotAnswerTheAttemptBefore(t *testing.T) {
 	}
 }
 
-// Whoever adopts a hold does not know whether each of the attempts for it was answered: one that lands
-// late, while the adopter holds or after that, holds nothing.
+// Whoever adopts a hold does not know whether each of the attempts for it was answered: one that
+// lands late, while the adopter holds or after that, holds nothing.
 //
 // covers: A4, A10
 func TestLateAttemptOfAHoldThatWasAdopted(t *testing.T) {
-	for name, while := range map[string]bool{"while the adopter holds": true, "after its Unlock": false} {
+	for name, while := range map[string]bool{
+		"while the adopter holds": true,
+		"after its Unlock":        false,
+	} {
 		t.Run(name, func(t *testing.T) {
 			b := hook()
 			land := firstIsLate(b)
@@ -131,9 +142,9 @@ func TestLateAttemptOfAHoldThatWasAdopted(t *testing.T) {
 	}
 }
 
-// Who waits while one runs the job is told of that run, also if somebody who does not run it has held the
-// key in between: what counts is who was in its way first. (The store is one that looks at the mark of a
-// job only in the step that would grant.)
+// Who waits while one runs the job is told of that run, also if somebody who does not run it has
+// held the key in between: what counts is who was in its way first. (The store is one that looks at
+// the mark of a job only in the step that would grant.)
 func TestOnceAwaitsWhoWasInItsWayFirst(t *testing.T) {
 	for name, opts := range map[string][]locker.Option{
 		"a lock": nil, "a try that is forgone": {locker.OncePer(time.Second)},
@@ -147,7 +158,9 @@ func TestOnceAwaitsWhoWasInItsWayFirst(t *testing.T) {
 				return b.Backend.TryAcquire(ctx, c)
 			}
 			var wakes chan backend.Wake
-			b.watch = func(context.Context, backend.Claim) (<-chan backend.Wake, error) { return wakes, nil }
+			b.watch = func(context.Context, backend.Claim) (<-chan backend.Wake, error) {
+				return wakes, nil
+			}
 			// It asks when it is woken.
 			cfg := locker.Config{TTL: time.Hour, Wait: waiting.Config{Fallback: time.Hour}}
 			bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
@@ -166,7 +179,8 @@ func TestOnceAwaitsWhoWasInItsWayFirst(t *testing.T) {
 				wakes <- backend.Wake{}
 				synctest.Wait()
 				if n := b.acquires.Load() - asked; n != 1 {
-					t.Errorf("%d attempts while another holds in between, want one that is refused", n)
+					t.Errorf("%d attempts while another holds in between, want one that is refused",
+						n)
 				}
 				storetest.Want(t, "Forgo", between.Forgo(), nil)
 				wakes <- backend.Wake{}
@@ -178,17 +192,20 @@ func TestOnceAwaitsWhoWasInItsWayFirst(t *testing.T) {
 	}
 }
 
-// A run that MaxHold has cut off is not noted, whatever the job makes of it: the next call runs the job.
+// A run that MaxHold has cut off is not noted, whatever the job makes of it: the next call runs the
+// job.
 //
 // covers: B14
 func TestOnceDoesNotNoteARunOfMaxHold(t *testing.T) {
-	run := func(end func(ctx context.Context) error) func(*testing.T, *locker.Client[struct{}]) error {
+	run := func(end func(ctx context.Context) error) func(*testing.T,
+		*locker.Client[struct{}]) error {
 		return func(t *testing.T, l *locker.Client[struct{}]) error {
 			fn := func(ctx context.Context, _ struct{}) error {
 				<-ctx.Done()
 				return end(ctx)
 			}
-			ran, err := locker.Once(t.Context(), l, "job", time.Hour, fn, locker.MaxHold(time.Second))
+			ran, err := locker.Once(t.Context(), l, "job", time.Hour, fn,
+				locker.MaxHold(time.Second))
 			if !ran {
 				t.Error("the job did not run")
 			}
@@ -200,7 +217,8 @@ func TestOnceDoesNotNoteARunOfMaxHold(t *testing.T) {
 		"it fails with its ctx":  run(context.Context.Err),
 		"it fails for the cause": run(context.Cause),
 		"OncePer": func(t *testing.T, l *locker.Client[struct{}]) error {
-			g, err := l.TryLock(t.Context(), "job", locker.OncePer(time.Hour), locker.MaxHold(time.Second))
+			g, err := l.TryLock(t.Context(), "job", locker.OncePer(time.Hour),
+				locker.MaxHold(time.Second))
 			storetest.Want(t, "TryLock", err, nil)
 			<-g.Context().Done()
 			return g.Unlock()
@@ -208,13 +226,14 @@ func TestOnceDoesNotNoteARunOfMaxHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := hook()
-			bubble(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[struct{}]) {
-				wantErr(t, cutOff(t, l), locker.ErrMaxHold)
-				wantHeld(t, b, "job", false)
-				if !once(t, l, time.Hour) {
-					t.Error("a run that was cut off was noted: nobody runs the job in its time")
-				}
-			})
+			bubble(t, b, locker.Config{TTL: time.Minute},
+				func(t *testing.T, l *locker.Client[struct{}]) {
+					wantErr(t, cutOff(t, l), locker.ErrMaxHold)
+					wantHeld(t, b, "job", false)
+					if !once(t, l, time.Hour) {
+						t.Error("a run that was cut off was noted: nobody runs the job in its time")
+					}
+				})
 		})
 	}
 }

@@ -25,9 +25,11 @@ const (
 // leads (with fn's error, nil included: it resigned), and when locking is refused for good (wrong
 // credentials, a bad key, [ErrClosed] and the like). fn must return soon after its ctx is done:
 // until then others may lead already. fn's value carries the fencing token if the Binder puts it
-// there. An error that fn returns after a loss ends nothing: the last one that says more than that the
-// term has ended is part of the error with which Lead ends later, if there is one.
-func Lead[T any](ctx context.Context, l Locker[T], key string, fn func(ctx context.Context, v T) error, opts ...Option) error {
+// there. An error that fn returns after a loss ends nothing: the last one that says more than that
+// the term has ended is part of the error with which Lead ends later, if there is one.
+func Lead[T any](ctx context.Context, l Locker[T], key string,
+	fn func(ctx context.Context, v T) error, opts ...Option,
+) error {
 	if fn == nil {
 		return &Error{"lead", key, &backend.InvalidError{Field: "fn", Reason: "is nil"}}
 	}
@@ -44,7 +46,8 @@ func Lead[T any](ctx context.Context, l Locker[T], key string, fn func(ctx conte
 		}, opts...)
 		switch {
 		case ctx.Err() != nil:
-			return &Error{"lead", key, &causes{slices.Concat([]error{ended(ctx)}, unless(ctx, err), before)}}
+			why := slices.Concat([]error{ended(ctx)}, unless(ctx, err), before)
+			return &Error{"lead", key, &causes{why}}
 		case called && !errors.Is(err, ErrLost) && !errors.Is(err, ErrMaxHold):
 			return withBefore(err, before)
 		case called:

@@ -34,20 +34,22 @@ func TestLeadCampaignsAgainAfterALoss(t *testing.T) {
 		}
 		return b.Backend.Renew(ctx, c)
 	}
-	bubble(t, b, locker.Config{TTL: 3 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		terms := 0
-		err := locker.Lead(t.Context(), l, "leader", func(ctx context.Context, _ struct{}) error {
-			if terms++; terms == 5 {
-				return nil // resigns
+	bubble(t, b, locker.Config{TTL: 3 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			terms := 0
+			err := locker.Lead(t.Context(), l, "leader",
+				func(ctx context.Context, _ struct{}) error {
+					if terms++; terms == 5 {
+						return nil // resigns
+					}
+					<-ctx.Done()
+					wantErr(t, context.Cause(ctx), locker.ErrLost)
+					return ctx.Err()
+				})
+			if err != nil || terms != 5 {
+				t.Errorf("%d terms, %v", terms, err)
 			}
-			<-ctx.Done()
-			wantErr(t, context.Cause(ctx), locker.ErrLost)
-			return ctx.Err()
 		})
-		if err != nil || terms != 5 {
-			t.Errorf("%d terms, %v", terms, err)
-		}
-	})
 }
 
 // What fn returns after a loss is not dropped: the last that says something is told when Lead ends.
@@ -59,28 +61,33 @@ func TestLeadTellsOfATermThatWasLost(t *testing.T) {
 	}{
 		"fn fails":   {func(context.CancelCauseFunc) error { return last }, []error{last, second}},
 		"it resigns": {func(context.CancelCauseFunc) error { return nil }, nil},
-		"ctx ends":   {func(leave context.CancelCauseFunc) error { leave(last); return nil }, []error{context.Canceled, last, second}},
+		"ctx ends": {func(leave context.CancelCauseFunc) error {
+			leave(last)
+			return nil
+		}, []error{context.Canceled, last, second}},
 	} {
 		b := hook()
-		bubble(t, b, locker.Config{TTL: 3 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-			b.renew = func(context.Context, backend.Claim) error { return backend.ErrLost }
-			ctx, leave := context.WithCancelCause(t.Context())
-			defer leave(nil)
-			term := 0
-			err := locker.Lead(ctx, l, "leader", func(ctx context.Context, _ struct{}) error {
-				if term++; term == 5 {
-					return test.end(leave)
+		bubble(t, b, locker.Config{TTL: 3 * time.Second},
+			func(t *testing.T, l *locker.Client[struct{}]) {
+				b.renew = func(context.Context, backend.Claim) error { return backend.ErrLost }
+				ctx, leave := context.WithCancelCause(t.Context())
+				defer leave(nil)
+				term := 0
+				err := locker.Lead(ctx, l, "leader", func(ctx context.Context, _ struct{}) error {
+					if term++; term == 5 {
+						return test.end(leave)
+					}
+					<-ctx.Done()
+					return [...]error{first, second, ctx.Err(), context.Cause(ctx)}[term-1]
+				})
+				if test.want == nil && err != nil || errors.Is(err, first) ||
+					errors.Is(err, locker.ErrLost) {
+					t.Errorf("%s: Lead = %v", name, err)
 				}
-				<-ctx.Done()
-				return [...]error{first, second, ctx.Err(), context.Cause(ctx)}[term-1]
+				if test.want != nil {
+					wantErr(t, err, test.want...)
+				}
 			})
-			if test.want == nil && err != nil || errors.Is(err, first) || errors.Is(err, locker.ErrLost) {
-				t.Errorf("%s: Lead = %v", name, err)
-			}
-			if test.want != nil {
-				wantErr(t, err, test.want...)
-			}
-		})
 	}
 }
 
@@ -88,7 +95,9 @@ func TestLeadEndsWithFn(t *testing.T) {
 	b := hook()
 	mine := errors.New("mine")
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
-		err := locker.Lead(t.Context(), l, "leader", func(context.Context, struct{}) error { return mine })
+		err := locker.Lead(t.Context(), l, "leader", func(context.Context, struct{}) error {
+			return mine
+		})
 		wantErr(t, err, mine)
 		wantHeld(t, b, "leader", false)
 	})
@@ -108,12 +117,16 @@ func TestLeadOutlivesAnOutageButNoRefusal(t *testing.T) {
 		answer.Store(new(backend.ErrUnavailable))
 		time.AfterFunc(time.Hour, func() { answer.Store(nil) })
 		start := time.Now()
-		err := locker.Lead(t.Context(), l, "leader", func(context.Context, struct{}) error { return nil })
+		err := locker.Lead(t.Context(), l, "leader", func(context.Context, struct{}) error {
+			return nil
+		})
 		if d := time.Since(start); err != nil || d < time.Hour || d > time.Hour+time.Minute {
 			t.Errorf("led after %v of an outage of 1h: %v", d, err)
 		}
 		answer.Store(new(backend.ErrDenied))
-		err = locker.Lead(t.Context(), l, "leader", func(context.Context, struct{}) error { return nil })
+		err = locker.Lead(t.Context(), l, "leader", func(context.Context, struct{}) error {
+			return nil
+		})
 		wantErr(t, err, backend.ErrDenied)
 	})
 }

@@ -20,13 +20,14 @@ import (
 //	leaseLast      good        tick, at MaxHold: renewed no more, until the deadline or its Unlock
 //	leaseReleased  good        remove: the store is told, or nobody tells it (Detach)
 //	               last        hold.unlock, or remove
-//	leaseLost      good, last  setLost: the deadline, a refused renewal or Check (a loss signal has one
-//	                           made), a dropped guard, Close out of time; lease.cause says which
+//	leaseLost      good, last  setLost: the deadline, a refused renewal or Check (a loss signal
+//	                           has one made), a dropped guard, Close out of time; lease.cause says
+//	                           which
 //
 //	hold           from        by
 //	holdGood       –           newHold
 //	holdEnded      good        hold.end: a loss, MaxHold or Close; hold.cause says which
-//	holdUnlocking  good, ended hold.unlock, the first; hold.end then sets the cause if there is none
+//	holdUnlocking  good, ended hold.unlock, the first; hold.end then sets the cause if none is set
 //	holdUnlocked   unlocking   hold.unlock: hold.outcome is what each Unlock returns
 //
 // Both ends are for good: a lease that is released or lost, and a hold that has a cause, never go
@@ -43,13 +44,13 @@ import (
 //
 // The mutexes, in the order in which they may be taken; who has one takes none to its left:
 //
-//	heartbeats.mu → cohort.mu → core.mu   (an answer goes to the cohort; one that is over leaves the map)
+//	heartbeats.mu → cohort.mu → core.mu   (an answer goes to the cohort; then that leaves the map)
 //	cohort.mu, renewals.mu, resources → lease.mu
 //	nestedWaits.mu → lease.mu
 //	pending.mu                            (with nothing beside it)
 //
-// A lease's mutex guards its hold, too. No request is made, no observer called and no channel waited
-// for with any of them.
+// A lease's mutex guards its hold, too. No request is made, no observer called and no channel
+// waited for with any of them.
 
 type leaseState uint8
 
@@ -80,15 +81,16 @@ const (
 
 // An endHook is what a recipe has done at the end of a hold, see atEnd. It is called
 //
-//   - after a loss, MaxHold or Close with the cause and no claim, in a goroutine of its own; nothing
-//     is released by it;
+//   - after a loss, MaxHold or Close with the cause and no claim, in a goroutine of its own;
+//     nothing is released by it;
 //   - by Unlock with neither, when belief is over: it may take its time, the lease is renewed;
 //   - by Unlock with the claim, right before the lease is handed on or released, with why the hold
 //     had ended before; nil if it lasted. What it puts into the claim goes to the store with the
 //     release, and its error is joined to Unlock's;
 //   - by Unlock with the cause and no claim, if the release finds that the hold was lost.
 //
-// Leases that are handed on are a cohort's, whose holds have no hook that puts anything into a claim.
+// Leases that are handed on are a cohort's, whose holds have no hook that puts anything into a
+// claim.
 type endHook func(cause error, claim *backend.Claim) error
 
 // A lease is what the store granted to this process: under one hold, or under one after the other
@@ -108,8 +110,9 @@ type lease struct {
 	cohort sharer // nil without one
 
 	// In a cohort, guarded by its mutex; without one, only its hold uses them.
-	token    uint64 // the present hold's
-	spare    int    // how many tokens above that belong to the grant: one for each time it is handed on
+	token uint64 // the present hold's
+	// how many tokens above that belong to the grant: one for each time it is handed on
+	spare    int
 	passes   int    // how often it was handed on
 	tookOver uint64 // by the present hold, see Hold.TookOver
 	granted  instant
@@ -117,23 +120,29 @@ type lease struct {
 
 	stored []byte // what was stored when the lease was granted, for a Store
 
-	mu       sync.Mutex // guards what follows, and the hold
-	hold     *hold      // the present one; nil before the first, and while the lease is handed on
-	until    instant    // the deadline
-	state    leaseState
-	named    bool              // a record in the store names it, see deadlock.go: it is handed on no more
-	waiting  bool              // a renewal is due and waits for its turn, see renewals
-	queued   bool              // it was waited for in the store's queue, so that those behind may not know of it; never changes
-	cause    error             // why it was lost; nil if it was not
-	finish   func(Hold, error) // ends its operation, for a lease that the acquirer got, once; else nil
-	renewAt  instant
-	watchAt  instant // when to begin to watch for its loss; zero: not, or begun
-	unwatch  context.CancelFunc
-	timer    *time.Timer        // for whichever of the three is next
-	renewing chan struct{}      // closed when the renewal or Check under way has ended; nil if none is
+	mu    sync.Mutex // guards what follows, and the hold
+	hold  *hold      // the present one; nil before the first, and while the lease is handed on
+	until instant    // the deadline
+	state leaseState
+	// a record in the store names it, see deadlock.go: it is handed on no more
+	named   bool
+	waiting bool // a renewal is due and waits for its turn, see renewals
+	// it was waited for in the store's queue, so that those behind may not know of it; never
+	// changes
+	queued bool
+	cause  error // why it was lost; nil if it was not
+	// Ends its operation, for a lease that the acquirer got, once; else nil.
+	finish  func(Hold, error)
+	renewAt instant
+	watchAt instant // when to begin to watch for its loss; zero: not, or begun
+	unwatch context.CancelFunc
+	timer   *time.Timer // for whichever of the three is next
+	// closed when the renewal or Check under way has ended; nil if none is
+	renewing chan struct{}
 	stop     context.CancelFunc // ends that
 	retry    *waiting.Backoff   // between renewals without an answer; nil after an answer
-	trouble  error              // why the store has not confirmed the lease since it last did; nil if it was not asked
+	// why the store has not confirmed the lease since it last did; nil if it was not asked
+	trouble error
 
 	firstHold hold // most leases have no other, so it is made with them
 }
@@ -145,7 +154,8 @@ type sharer interface {
 	noteRefusal(err error) // its answer: not yet
 	noteTrouble(err error) // why there was none
 
-	// pass hands the lease of a hold that is over to the next, if it may, and reports whether it did.
+	// pass hands the lease of a hold that is over to the next, if it may, and reports whether it
+	// did.
 	pass(l *lease, now instant) bool
 
 	// removed is called when the lease is lost, or about to be released.
@@ -218,8 +228,8 @@ func (h *hold) leaked() bool {
 }
 
 // end ends the hold because of cause, unless it has ended before, and reports whether it lasted
-// until now: a deadline that has passed unnoticed is a loss, and must not be called an unlock. It is
-// immediate: no I/O, nothing waited for. After MaxHold and Close the lease is still there, until
+// until now: a deadline that has passed unnoticed is a loss, and must not be called an unlock. It
+// is immediate: no I/O, nothing waited for. After MaxHold and Close the lease is still there, until
 // Unlock or the deadline, and after a loss it is lost as well.
 func (h *hold) end(now instant, cause error) (lasted bool) {
 	// If the parent has ended first, the hold's context says so: it is made before the hold has a
@@ -240,8 +250,8 @@ func (h *hold) end(now instant, cause error) (lasted bool) {
 			h.state = holdEnded
 		}
 	}
-	// What follows calls others, and so is done without the mutex: who sees the context end may call
-	// Unlock, or Value, at once, and finds the cause.
+	// What follows calls others, and so is done without the mutex: who sees the context end may
+	// call Unlock, or Value, at once, and finds the cause.
 	cancel, stands, byUnlock := h.cancel, h.cause, errors.Is(cause, ErrUnlocked)
 	if !byUnlock {
 		h.endedOtherwise(first, cause)
@@ -251,7 +261,8 @@ func (h *hold) end(now instant, cause error) (lasted bool) {
 		cancel(cause)
 	}
 	if first && !byUnlock {
-		l.core.cfg.Logger.Warn("holdfast: hold ended", "key", h.info.Key, "token", h.info.Token, "cause", cause, "locked at", &h.site)
+		l.core.cfg.Logger.Warn("holdfast: hold ended", "key", h.info.Key, "token", h.info.Token,
+			"cause", cause, "locked at", &h.site)
 	}
 	// A loss is reported at once: its Unlock may never come, and Close must not wait for it. After
 	// MaxHold and Close the lease is still there, and the hold is finished by its Unlock.
@@ -268,11 +279,14 @@ func (h *hold) end(now instant, cause error) (lasted bool) {
 // Unlock. The caller has lease.mu.
 func (h *hold) endedOtherwise(first bool, cause error) {
 	lost := errors.Is(cause, ErrLost)
-	if lost && h.lost != nil && h.lost != closedChan && !errors.Is(h.cause, ErrMaxHold) && !errors.Is(h.cause, ErrUnlocked) { // safeguard: lost-behind-close
+	// safeguard: lost-behind-close
+	if lost && h.lost != nil && h.lost != closedChan && !errors.Is(h.cause, ErrMaxHold) &&
+		!errors.Is(h.cause, ErrUnlocked) {
 		close(h.lost)
 		h.lost = closedChan
 	}
-	if first && h.onEnd != nil && h.state == holdEnded { // else Unlock calls it; safeguard: hook-at-loss
+	// Else Unlock calls it. safeguard: hook-at-loss
+	if first && h.onEnd != nil && h.state == holdEnded {
 		h.hooking = true
 		h.lease.core.add()
 		go h.runHook(h.onEnd, cause)
@@ -285,7 +299,8 @@ func (h *hold) endedOtherwise(first bool, cause error) {
 // for the first.
 func (h *hold) runHook(hook endHook, cause error) {
 	if err := hook(cause, nil); err != nil {
-		h.lease.core.cfg.Logger.Warn("holdfast: could not close what a guard protected", "key", h.info.Key, "error", err)
+		h.lease.core.cfg.Logger.Warn("holdfast: could not close what a guard protected",
+			"key", h.info.Key, "error", err)
 	}
 	h.hookDone()
 }
@@ -320,9 +335,11 @@ func (l *lease) deadline() instant {
 	return l.until
 }
 
-// expiry is the loss of a lease that has run out, with what kept it from being renewed. The caller has mu.
+// expiry is the loss of a lease that has run out, with what kept it from being renewed. The caller
+// has mu.
 func (l *lease) expiry() error {
-	if l.trouble == nil { // it was not due: the machine slept, or the process was stopped; safeguard: loss-says-why
+	// It was not due: the machine slept, or the process was stopped. safeguard: loss-says-why
+	if l.trouble == nil {
 		return errExpired
 	}
 	return lostBecause(fmt.Errorf("%w: %w", ErrExpired, l.trouble))
@@ -338,8 +355,8 @@ func (l *lease) lost() error {
 	return l.cause
 }
 
-// holder returns the present hold, or nil if there is none or its Unlock is under way: for those who
-// end holds, or ask the store for one.
+// holder returns the present hold, or nil if there is none or its Unlock is under way: for those
+// who end holds, or ask the store for one.
 func (l *lease) holder() *hold {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -392,8 +409,8 @@ func (l *lease) endLost(h *hold, cause error) {
 	l.remove(ctx)()
 }
 
-// stopAll ends the renewals, the watch and the timer. What of them is under way is not waited for: it
-// finds the lease's state when it is back. The caller has mu.
+// stopAll ends the renewals, the watch and the timer. What of them is under way is not waited for:
+// it finds the lease's state when it is back. The caller has mu.
 func (l *lease) stopAll() {
 	l.timer.Stop()
 	if l.unwatch != nil {
@@ -406,8 +423,9 @@ func (l *lease) stopAll() {
 
 // remove takes a lease that is lost, or about to be released, from its Client and its cohort: those
 // who wait in it are an acquirer's from now on. Its first attempt may come before the release or
-// after it: before, it is queued and handed the key; after, it is granted if it is the first. finish
-// is to be called at the end of the release, if there is one: it ends the operation for the observer.
+// after it: before, it is queued and handed the key; after, it is granted if it is the first.
+// finish is to be called at the end of the release, if there is one: it ends the operation for the
+// observer.
 func (l *lease) remove(ctx context.Context) (finish func()) {
 	c := l.core
 	l.mu.Lock()
@@ -446,8 +464,10 @@ func (l *lease) release(ctx context.Context, claim *backend.Claim, store backend
 	if claim == nil {
 		claim = l.core.claimForRelease(l)
 	}
-	err := l.core.release(ctx, claim, store, Hold{Key: l.info.Key, Class: l.info.Class, Mode: l.info.Mode, Token: l.token})
-	if errors.Is(err, errReleasedBefore) && claim.Save == nil && !l.expired(l.core.now()) { // safeguard: mark-unconfirmed
+	err := l.core.release(ctx, claim, store,
+		Hold{Key: l.info.Key, Class: l.info.Class, Mode: l.info.Mode, Token: l.token})
+	// safeguard: mark-unconfirmed
+	if errors.Is(err, errReleasedBefore) && claim.Save == nil && !l.expired(l.core.now()) {
 		return nil // until now only that release can have ended the hold, and left its mark
 	}
 	return err

@@ -86,7 +86,10 @@ func TestRenewalDuringUnlockGoesOn(t *testing.T) {
 			}
 			return b.Backend.Renew(ctx, c)
 		}
-		l, err := New(b, Bare, Config{TTL: 30 * time.Second, Wait: waiting.Config{PassTime: time.Hour}})
+		l, err := New(b, Bare, Config{
+			TTL:  30 * time.Second,
+			Wait: waiting.Config{PassTime: time.Hour},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +147,8 @@ func TestHoldTimesForget(t *testing.T) {
 // A store that answers a part of the renewals in time keeps that part of the leases, and none of
 // its answers is spent on a lease that is over.
 func TestRenewalsBeyondWhatTheStoreCanTake(t *testing.T) {
-	const leases, each, ttl = 3000, time.Millisecond, 6 * time.Second // it can take 1000/s: about 2000 leases
+	// It can take 1000/s: about 2000 leases.
+	const leases, each, ttl = 3000, time.Millisecond, 6 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		b := &turnBackend{Backend: membackend.New()}
 		server := make(chan struct{}, 1) // one request after the other

@@ -28,9 +28,9 @@ const (
 // the attempt returns the same grant with its lease extended.
 var errSlow = errors.New("store took longer than half the TTL to answer")
 
-// acquire gets a lease, in whichever way the call allows, and makes a hold of it for g. What it counts
-// for Close, from the first line, goes on to the hold, which drops it when it is finished: so Close
-// finds each call either waiting, or refused, or with a hold.
+// acquire gets a lease, in whichever way the call allows, and makes a hold of it for g. What it
+// counts for Close, from the first line, goes on to the hold, which drops it when it is finished:
+// so Close finds each call either waiting, or refused, or with a hold.
 func (c *core) acquire(ctx context.Context, op, key string, o *call, g *handle) (err error) {
 	if !c.enter() {
 		return notAcquired(ctx, ErrClosed)
@@ -59,8 +59,8 @@ func (c *core) acquire(ctx context.Context, op, key string, o *call, g *handle) 
 	return nil
 }
 
-// options adds the options of one call up, and validates them. (A call without any is defaults, which
-// New has validated.)
+// options adds the options of one call up, and validates them. (A call without any is defaults,
+// which New has validated.)
 func (c *core) options(op string, opts []Option) call {
 	o := c.defaults
 	o.wait = ""
@@ -79,7 +79,8 @@ func (c *core) options(op string, opts []Option) call {
 // does not wait, and shared, counted and re-entrant claims each need a lease of their own. So do
 // those that load or leave something, as it goes to the store with their own grant and release.
 func (c *core) obtain(ctx context.Context, op string, info Hold, o *call) (*lease, error) {
-	if err := backend.ValidateKey(info.Key); err != nil { // the key itself: a namespace must not make "" a key
+	// The key itself: a namespace must not make "" a key.
+	if err := backend.ValidateKey(info.Key); err != nil {
 		return nil, err
 	}
 	if err := cmp.Or(o.err, ctx.Err()); err != nil {
@@ -117,8 +118,8 @@ func (c *core) obtain(ctx context.Context, op string, info Hold, o *call) (*leas
 	return l, err
 }
 
-// whatEnded adds to err that Close or the wait limit ended the wait, if it does not say so. (What the
-// caller's own ctx did notAcquired says.)
+// whatEnded adds to err that Close or the wait limit ended the wait, if it does not say so. (What
+// the caller's own ctx did notAcquired says.)
 func (c *core) whatEnded(limited context.Context, err error) error {
 	switch {
 	case c.closing.Err() != nil && !errors.Is(err, ErrClosed):
@@ -141,7 +142,8 @@ func (c *core) lockAlone(ctx context.Context, op, key string, info Hold, o *call
 	w := &wait{core: c, info: info, noWakes: o.wait == waiting.Poll, failBy: o.failBy}
 	c.claim(ctx, op, key, o, &w.claim)
 	w.claim.Load, w.claim.NotBefore = o.load, o.every
-	if o.mode != backend.Exclusive || o.reentrant || o.weight != 0 || o.once { // a plain claim asks for nothing that a backend may lack
+	// A plain claim asks for nothing that a backend may lack.
+	if o.mode != backend.Exclusive || o.reentrant || o.weight != 0 || o.once {
 		if err := w.claim.Validate(c.caps); err != nil {
 			return nil, err
 		}
@@ -175,7 +177,8 @@ func (c *core) lockAlone(ctx context.Context, op, key string, info Hold, o *call
 // was detached. Without an answer it may have been either, so this lease is released, too.
 func (c *core) adopt(ctx context.Context, l *lease, hold string) error {
 	detached := l.claim
-	detached.Hold, detached.NoneInFlight, detached.Before = hold, false, nil // safeguard: adopted-tombstone
+	// safeguard: adopted-tombstone
+	detached.Hold, detached.NoneInFlight, detached.Before = hold, false, nil
 	ctx, end := c.observe(ctx, OpRelease, l.info)
 	_, err := c.b.Release(ctx, detached)
 	end(l.info, err)
@@ -184,7 +187,8 @@ func (c *core) adopt(ctx context.Context, l *lease, hold string) error {
 	}
 	_ = l.release(ctx, nil, nil)
 	if errors.Is(err, backend.ErrLost) {
-		return lostBecause(fmt.Errorf("the ticket was used before, or its lease has ended: %w", err))
+		err = fmt.Errorf("the ticket was used before, or its lease has ended: %w", err)
+		return lostBecause(err)
 	}
 	return wrapUnknown(err)
 }

@@ -24,8 +24,8 @@ type Locker[T any] interface {
 	// repeated once.
 	//
 	// TryLock never overtakes those who wait in the queue: while others keep waiting for the key,
-	// it is refused each time, and whoever calls it again and again starves. Lock with a [WaitLimit]
-	// is what gets its turn.
+	// it is refused each time, and whoever calls it again and again starves. Lock with a
+	// [WaitLimit] is what gets its turn.
 	TryLock(ctx context.Context, key string, opts ...Option) (*Guard[T], error)
 }
 
@@ -38,9 +38,9 @@ type Binder[T any] func(ctx context.Context, h Hold) (T, error)
 // Bare is the [Binder] for plain critical sections, whose guards protect nothing but their key.
 func Bare(context.Context, Hold) (struct{}, error) { return struct{}{}, nil }
 
-// Fixed returns a [Binder] of one value, which the guards of all keys share. Guards of two keys have
-// it at once, so it has to be safe for concurrent use, as a pool or a client is. [PerKey] gives each
-// key a value of its own.
+// Fixed returns a [Binder] of one value, which the guards of all keys share. Guards of two keys
+// have it at once, so it has to be safe for concurrent use, as a pool or a client is. [PerKey]
+// gives each key a value of its own.
 func Fixed[T any](v T) Binder[T] {
 	return func(context.Context, Hold) (T, error) { return v, nil }
 }
@@ -101,7 +101,8 @@ func (c *Client[T]) acquire(ctx context.Context, op, key string, opts []Option) 
 	v, err := c.bind(holdContext{&g.handle}, g.h.info)
 	if err != nil || c.core.closing.Err() != nil { // safeguard: bound-late
 		if over := g.h.valid(); over != nil { // why bind has failed, or what is no use any more
-			return nil, &Error{"bind", key, &causes{slices.Concat([]error{ErrNotAcquired, over}, unless(g.Context(), err))}}
+			why := slices.Concat([]error{ErrNotAcquired, over}, unless(g.Context(), err))
+			return nil, &Error{"bind", key, &causes{why}}
 		}
 	}
 	if err != nil {

@@ -37,7 +37,10 @@ func hook() *hooked { return &hooked{Backend: membackend.New()} }
 // plain is a backend that can do no more than exclusive locks.
 func plain() *hooked {
 	b := hook()
-	b.caps = &backend.Capabilities{Fencing: true, Watch: true, Inspect: true, MinTTL: time.Millisecond}
+	b.caps = &backend.Capabilities{
+		Fencing: true, Watch: true, Inspect: true,
+		MinTTL: time.Millisecond,
+	}
 	return b
 }
 
@@ -92,7 +95,9 @@ func (h *hooked) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wak
 }
 
 // bubble runs f in a synctest bubble, where an hour takes no time, with a Client on b.
-func bubble(t *testing.T, b backend.Backend, cfg locker.Config, f func(t *testing.T, l *locker.Client[struct{}])) {
+func bubble(t *testing.T, b backend.Backend, cfg locker.Config,
+	f func(t *testing.T, l *locker.Client[struct{}]),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l, err := locker.New(b, locker.Bare, cfg)
@@ -108,7 +113,9 @@ func bubble(t *testing.T, b backend.Backend, cfg locker.Config, f func(t *testin
 	})
 }
 
-func mustLock(t *testing.T, l locker.Locker[struct{}], key string, opts ...locker.Option) *locker.Guard[struct{}] {
+func mustLock(t *testing.T, l locker.Locker[struct{}], key string,
+	opts ...locker.Option,
+) *locker.Guard[struct{}] {
 	t.Helper()
 	g, err := l.Lock(t.Context(), key, opts...)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// More leases are due than renewals may be in flight, and those in flight hang, whatever their contexts
-// say: those whose turn does not come are ended at their deadlines like the others.
+// More leases are due than renewals may be in flight, and those in flight hang, whatever their
+// contexts say: those whose turn does not come are ended at their deadlines like the others.
 // covers: B3
 func TestDeadlinesOfThoseWhoWaitForTheirRenewal(t *testing.T) {
 	b := hook()
@@ -48,12 +48,13 @@ func TestDeadlinesOfThoseWhoWaitForTheirRenewal(t *testing.T) {
 func TestPassesBoundTheCohortWithoutFencing(t *testing.T) {
 	b := count()
 	b.caps = &backend.Capabilities{Watch: true, Inspect: true, MinTTL: time.Millisecond}
-	bubble(t, b, locker.Config{Wait: waiting.Config{Passes: 4, PassTime: time.Hour}}, func(t *testing.T, l *locker.Client[struct{}]) {
-		crowd(t, l, 64, 0)
-		if grants, _ := b.seen(); grants < 13 {
-			t.Errorf("the store granted %d times for 65 holds in fives", grants)
-		}
-	})
+	bubble(t, b, locker.Config{Wait: waiting.Config{Passes: 4, PassTime: time.Hour}},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			crowd(t, l, 64, 0)
+			if grants, _ := b.seen(); grants < 13 {
+				t.Errorf("the store granted %d times for 65 holds in fives", grants)
+			}
+		})
 }
 
 // closing is an observer that begins to close the client when a lock was granted.
@@ -63,7 +64,9 @@ type closing struct {
 	begun  atomic.Bool
 }
 
-func (*closing) Begin(ctx context.Context, _ string, _ locker.Hold) (context.Context, func(locker.Hold, error)) {
+func (*closing) Begin(ctx context.Context, _ string,
+	_ locker.Hold,
+) (context.Context, func(locker.Hold, error)) {
 	return ctx, func(locker.Hold, error) {}
 }
 
@@ -82,7 +85,8 @@ func (o *closing) Event(ctx context.Context, e locker.Event) {
 	}
 }
 
-// A lock that is granted just when Close begins is ended like those that are held, and Lock says so.
+// A lock that is granted just when Close begins is ended like those that are held, and Lock says
+// so.
 // covers: G1
 func TestGrantedWhenCloseBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -121,20 +125,21 @@ func TestUnlockAfterCloseRepeatsTheRelease(t *testing.T) {
 	})
 }
 
-// A hold was lost as no renewal was answered. They were executed all the same, so the key is locked,
-// and Unlock sees to it that nobody waits for the rest of the lease.
+// A hold was lost as no renewal was answered. They were executed all the same, so the key is
+// locked, and Unlock sees to it that nobody waits for the rest of the lease.
 // covers: W13
 func TestUnlockOfALostHoldFreesTheKey(t *testing.T) {
 	b := hook()
 	b.renew = func(ctx context.Context, c backend.Claim) error {
 		return errors.Join(b.Backend.Renew(ctx, c), errSilence)
 	}
-	bubble(t, b, locker.Config{TTL: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := mustLock(t, l, "k")
-		<-g.Lost()
-		wantHeld(t, b, "k", true)
-		wantErr(t, g.Unlock(), locker.ErrLost, locker.ErrExpired)
-		synctest.Wait()
-		wantHeld(t, b, "k", false)
-	})
+	bubble(t, b, locker.Config{TTL: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			g := mustLock(t, l, "k")
+			<-g.Lost()
+			wantHeld(t, b, "k", true)
+			wantErr(t, g.Unlock(), locker.ErrLost, locker.ErrExpired)
+			synctest.Wait()
+			wantHeld(t, b, "k", false)
+		})
 }

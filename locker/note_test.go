@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// Why somebody holds is seen by whoever is refused, by whoever looks, and by the holder, in every mode.
+// Why somebody holds is seen by whoever is refused, by whoever looks, and by the holder, in every
+// mode.
 func TestNote(t *testing.T) {
 	const note = "nightly \"backup\"\n汉字"
 	for name, opts := range map[string][]locker.Option{
@@ -25,31 +26,34 @@ func TestNote(t *testing.T) {
 		"once":      {locker.OncePer(time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, hook(), locker.Config{Service: "shop"}, func(t *testing.T, l *locker.Client[struct{}]) {
-				g, err := l.TryLock(t.Context(), "k", append(opts, locker.Note(note))...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if h, _ := locker.HoldFrom(g.Context()); h.Note != note || g.Hold().Note != note {
-					t.Errorf("Hold.Note = %q, and %q", g.Hold().Note, h.Note)
-				}
-				other := []locker.Option(nil)
-				if name == "permit" {
-					other = opts
-				}
-				_, err = l.TryLock(t.Context(), "k", other...)
-				var held *backend.HeldError
-				if !errors.As(err, &held) || held.Holder.Note != note || !strings.Contains(err.Error(), `: "nightly \"backup\"\n汉字")`) {
-					t.Errorf("whoever is refused is told %v", err)
-				}
-				state, err := l.Inspect(t.Context(), "k")
-				if err != nil || len(state.Holders) != 1 || state.Holders[0].Meta.Note != note {
-					t.Errorf("Inspect = %+v, %v", state, err)
-				}
-				if err := g.Unlock(); err != nil {
-					t.Error(err)
-				}
-			})
+			bubble(t, hook(), locker.Config{Service: "shop"},
+				func(t *testing.T, l *locker.Client[struct{}]) {
+					g, err := l.TryLock(t.Context(), "k", append(opts, locker.Note(note))...)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if h, _ := locker.HoldFrom(g.Context()); h.Note != note ||
+						g.Hold().Note != note {
+						t.Errorf("Hold.Note = %q, and %q", g.Hold().Note, h.Note)
+					}
+					other := []locker.Option(nil)
+					if name == "permit" {
+						other = opts
+					}
+					_, err = l.TryLock(t.Context(), "k", other...)
+					var held *backend.HeldError
+					if !errors.As(err, &held) || held.Holder.Note != note ||
+						!strings.Contains(err.Error(), `: "nightly \"backup\"\n汉字")`) {
+						t.Errorf("whoever is refused is told %v", err)
+					}
+					state, err := l.Inspect(t.Context(), "k")
+					if err != nil || len(state.Holders) != 1 || state.Holders[0].Meta.Note != note {
+						t.Errorf("Inspect = %+v, %v", state, err)
+					}
+					if err := g.Unlock(); err != nil {
+						t.Error(err)
+					}
+				})
 		})
 	}
 	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
@@ -60,7 +64,8 @@ func TestNote(t *testing.T) {
 		for _, key := range gs.Keys() {
 			_, err := l.TryLock(t.Context(), key)
 			var held *backend.HeldError
-			if g := gs.Guard(key); g.Hold().Note != note || !errors.As(err, &held) || held.Holder.Note != note {
+			if g := gs.Guard(key); g.Hold().Note != note || !errors.As(err, &held) ||
+				held.Holder.Note != note {
 				t.Errorf("All: %q: %v", gs.Guard(key).Hold().Note, err)
 			}
 		}
@@ -73,7 +78,8 @@ func TestNote(t *testing.T) {
 // A hold that is handed to another process is still held for the same reason.
 func TestAdoptedNote(t *testing.T) {
 	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
-		ticket, err := mustLock(t, l, "k", locker.Reentrant(backend.NewOwner()), locker.Note("import")).Detach()
+		ticket, err := mustLock(t, l, "k", locker.Reentrant(backend.NewOwner()),
+			locker.Note("import")).Detach()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +88,8 @@ func TestAdoptedNote(t *testing.T) {
 			t.Fatal(err)
 		}
 		state, err := l.Inspect(t.Context(), "k")
-		if err != nil || len(state.Holders) != 1 || state.Holders[0].Meta.Note != "import" || g.Hold().Note != "import" {
+		if err != nil || len(state.Holders) != 1 || state.Holders[0].Meta.Note != "import" ||
+			g.Hold().Note != "import" {
 			t.Errorf("%q holds, and the store shows %+v, %v", g.Hold().Note, state, err)
 		}
 		_ = g.Unlock()
@@ -97,29 +104,36 @@ func TestOtherNotesLineUpApart(t *testing.T) {
 	}{"the same": {"import", 1}, "another": {"export", 2}, "none": {"", 2}} {
 		t.Run(name, func(t *testing.T) {
 			b := count()
-			bubble(t, b, locker.Config{Wait: waiting.Config{PassTime: time.Hour}}, func(t *testing.T, l *locker.Client[struct{}]) {
-				g := mustLock(t, l, "k", locker.Note("import"))
-				time.AfterFunc(time.Second, func() { _ = g.Unlock() })
-				other := mustLock(t, l, "k", locker.Note(test.second))
-				state, err := b.Inspect(t.Context(), "k")
-				if err != nil || len(state.Holders) != 1 || state.Holders[0].Meta.Note != test.second || other.Hold().Note != test.second {
-					t.Errorf("%q holds, and the store shows %+v, %v", other.Hold().Note, state, err)
-				}
-				if grants, _ := b.seen(); grants != test.grants {
-					t.Errorf("%d grants, want %d", grants, test.grants)
-				}
-				_ = other.Unlock()
-			})
+			bubble(t, b, locker.Config{Wait: waiting.Config{PassTime: time.Hour}},
+				func(t *testing.T, l *locker.Client[struct{}]) {
+					g := mustLock(t, l, "k", locker.Note("import"))
+					time.AfterFunc(time.Second, func() { _ = g.Unlock() })
+					other := mustLock(t, l, "k", locker.Note(test.second))
+					state, err := b.Inspect(t.Context(), "k")
+					if err != nil || len(state.Holders) != 1 ||
+						state.Holders[0].Meta.Note != test.second ||
+						other.Hold().Note != test.second {
+						t.Errorf("%q holds, and the store shows %+v, %v", other.Hold().Note, state,
+							err)
+					}
+					if grants, _ := b.seen(); grants != test.grants {
+						t.Errorf("%d grants, want %d", grants, test.grants)
+					}
+					_ = other.Unlock()
+				})
 		})
 	}
 }
 
 // onSuccess runs a job that counts only if it succeeds.
 func onSuccess(t *testing.T, l *locker.Client[struct{}], fn func() error) (ran bool, err error) {
-	return locker.Once(t.Context(), l, "job", time.Hour, func(context.Context, struct{}) error { return fn() }, locker.OnSuccess())
+	return locker.Once(t.Context(), l, "job", time.Hour, func(context.Context, struct{}) error {
+		return fn()
+	}, locker.OnSuccess())
 }
 
-// A run that failed, panicked or was ended does not count with OnSuccess, and one that succeeded does.
+// A run that failed, panicked or was ended does not count with OnSuccess, and one that succeeded
+// does.
 func TestOnSuccess(t *testing.T) {
 	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
 		broken := errors.New("no space")
@@ -140,7 +154,9 @@ func TestOnSuccess(t *testing.T) {
 				t.Fatal("a run that came to nothing counts")
 			}
 		}
-		if ran, err := onSuccess(t, l, func() error { return broken }); !ran || !errors.Is(err, broken) {
+		if ran, err := onSuccess(t, l, func() error {
+			return broken
+		}); !ran || !errors.Is(err, broken) {
 			t.Errorf("Once = %v, %v", ran, err)
 		}
 		if ran, err := onSuccess(t, l, func() error { return nil }); !ran || err != nil {
@@ -190,19 +206,23 @@ func TestOnSuccessBehindAnother(t *testing.T) {
 	}
 }
 
-// OnSuccess is refused by name where nobody sees whether the job fails, and a note that is none, before the store
-// is asked.
+// OnSuccess is refused by name where nobody sees whether the job fails, and a note that is none,
+// before the store is asked.
 func TestNoteAndOnSuccessRefuse(t *testing.T) {
 	b := hook()
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
 		var invalid *backend.InvalidError
 		refused := func(what, field string, err error) {
 			t.Helper()
-			if !errors.Is(err, locker.ErrNotAcquired) || !errors.As(err, &invalid) || invalid.Field != field || b.acquires.Load() > 0 {
+			if !errors.Is(err, locker.ErrNotAcquired) || !errors.As(err, &invalid) ||
+				invalid.Field != field || b.acquires.Load() > 0 {
 				t.Errorf("%s: %v, after %d requests", what, err, b.acquires.Load())
 			}
 		}
-		try := func(opts ...locker.Option) error { _, err := l.TryLock(t.Context(), "k", opts...); return err }
+		try := func(opts ...locker.Option) error {
+			_, err := l.TryLock(t.Context(), "k", opts...)
+			return err
+		}
 		refused("TryLock", "OnSuccess", try(locker.OnSuccess()))
 		refused("OncePer", "OnSuccess", try(locker.OnSuccess(), locker.OncePer(time.Hour)))
 		_, err := l.Lock(t.Context(), "k", locker.OnSuccess())
@@ -213,7 +233,8 @@ func TestNoteAndOnSuccessRefuse(t *testing.T) {
 		refused("Do", "OnSuccess", locker.Do(t.Context(), l, "k", do, locker.OnSuccess()))
 		refused("long", "Note", try(locker.Note(strings.Repeat("x", backend.MaxNote+1))))
 		refused("no text", "Note", try(locker.Note("\xff")))
-		if _, err = locker.Once(t.Context(), l, "k", time.Hour, do, locker.Note(strings.Repeat("x", backend.MaxNote+1))); err == nil {
+		if _, err = locker.Once(t.Context(), l, "k", time.Hour, do,
+			locker.Note(strings.Repeat("x", backend.MaxNote+1))); err == nil {
 			t.Error("Once takes any note")
 		}
 		refused("Once", "Note", err)

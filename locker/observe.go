@@ -8,8 +8,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// An Op is an operation that an [Observer] is told of. It is a string, under another name so that the page of this
-// package has these constants here, and not before Lock; so are [EventKind] and [WakeReason].
+// An Op is an operation that an [Observer] is told of. It is a string, under another name so that
+// the page of this package has these constants here, and not before Lock; so are [EventKind] and
+// [WakeReason].
 type Op = string
 
 // The operations. Each begins under the ctx of the one that it
@@ -62,12 +63,14 @@ type EventKind = string
 
 // The kinds of events.
 const (
-	EventWake  EventKind = "wake"  // an OpWait or an OpLease goes on after it slept; Reason says why
+	// An OpWait or an OpLease goes on after it slept; Reason says why.
+	EventWake  EventKind = "wake"
 	EventGrant EventKind = "grant" // an OpLock or an OpLease has got Lease: from now on it is held
-	EventPass  EventKind = "pass"  // an OpLock hands Lease on to the next of its cohort, and is about to end
+	// An OpLock hands Lease on to the next of its cohort, and is about to end.
+	EventPass EventKind = "pass"
 
-	// EventRelease: the store has confirmed an OpRelease, and Released says who waited. There is none
-	// if it tells of nobody, or the release had to be repeated.
+	// EventRelease: the store has confirmed an OpRelease, and Released says who waited. There is
+	// none if it tells of nobody, or the release had to be repeated.
 	EventRelease EventKind = "release"
 
 	// EventDeadlock: an OpWait waits for others that wait for it, see Cycle. It comes once for each
@@ -83,7 +86,8 @@ const (
 	WakeSignal WakeReason = "signal" // the store said that the key may be free
 	WakeGrant  WakeReason = "grant"  // the store granted the key together with the wake-up
 	WakeClosed WakeReason = "closed" // the store sends no wake-ups any more
-	WakeDue    WakeReason = "due"    // the blocking lease should have run out, or it was time to ask anyway
+	// The blocking lease should have run out, or it was time to ask anyway.
+	WakeDue    WakeReason = "due"
 	WakeCohort WakeReason = "cohort" // the cohort was granted a lease
 	WakePass   WakeReason = "pass"   // a holder of the cohort handed its lease on
 )
@@ -119,11 +123,11 @@ type Hold struct {
 	Mode  backend.Mode
 	Token uint64 // rises strictly from holder to holder of Key; 0 if the backend has no fencing
 
-	// TookOver, of an exclusive hold, is the last token of the hold before if its lease ran out before
-	// the store had its release: as a rule that holder died, or was stopped or cut off for too long, and
-	// may have left its work half done (EOWNERDEAD of a robust mutex). The first hold since is told; by
-	// [All], which may have to give a key back at first, also the hold that it gets after that. 0
-	// proves nothing: see [backend.Capabilities].TookOver for which stores tell.
+	// TookOver, of an exclusive hold, is the last token of the hold before if its lease ran out
+	// before the store had its release: as a rule that holder died, or was stopped or cut off for
+	// too long, and may have left its work half done (EOWNERDEAD of a robust mutex). The first hold
+	// since is told; by [All], which may have to give a key back at first, also the hold that it
+	// gets after that. 0 proves nothing: see [backend.Capabilities].TookOver for which stores tell.
 	TookOver uint64
 
 	// StoreKey is Key with the namespace, as the backend has it, for whoever asks the store about
@@ -163,7 +167,9 @@ func Observers(all ...Observer) Observer {
 type observers []Observer
 
 // Begin tells all.
-func (many observers) Begin(ctx context.Context, op string, h Hold) (context.Context, func(Hold, error)) {
+func (many observers) Begin(ctx context.Context, op string,
+	h Hold,
+) (context.Context, func(Hold, error)) {
 	ends := make([]func(Hold, error), len(many))
 	for i, o := range many {
 		ctx, ends[i] = o.Begin(ctx, op, h)
@@ -186,7 +192,9 @@ func (many observers) Event(ctx context.Context, e Event) {
 
 // observe reports an operation to the observer, if there is one, and returns what to call at the
 // end.
-func (c *core) observe(ctx context.Context, op string, h Hold) (context.Context, func(Hold, error)) {
+func (c *core) observe(ctx context.Context, op string,
+	h Hold,
+) (context.Context, func(Hold, error)) {
 	if c.cfg.Observer == nil {
 		return ctx, ignore
 	}
@@ -224,7 +232,8 @@ func (c *core) claimForRelease(l *lease) *backend.Claim {
 	claim := l.claim // a renewal may be reading it
 	known := claim.Before[max(0, len(claim.Before)-backend.MaxBefore+1):]
 	claim.Before = append(slices.Clip(known), backend.Past{
-		Meta: claim.Meta, Token: l.token - uint64(l.passes), For: time.Duration(c.now() - l.granted),
+		Meta: claim.Meta, Token: l.token - uint64(l.passes),
+		For: time.Duration(c.now() - l.granted),
 	})
 	return &claim
 }

@@ -20,8 +20,8 @@ func (b lateRelease) Release(ctx context.Context, c backend.Claim) (backend.Rele
 	return b.Backend.Release(ctx, c)
 }
 
-// A run whose release came too late to note it is not told to have been noted: another may run the job
-// in the same time.
+// A run whose release came too late to note it is not told to have been noted: another may run the
+// job in the same time.
 func TestOnceNotedTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := lateRelease{membackend.New()}
@@ -31,9 +31,13 @@ func TestOnceNotedTooLate(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		ran, err := locker.Once(t.Context(), l, "k", time.Hour, func(context.Context, struct{}) error { return nil })
+		ran, err := locker.Once(t.Context(), l, "k", time.Hour,
+			func(context.Context, struct{}) error {
+				return nil
+			})
 		if !ran || !errors.Is(err, locker.ErrLost) {
-			t.Errorf("Once = %v, %v, want that it ran, and that the lock was lost before that was noted", ran, err)
+			t.Errorf("Once = %v, %v, want that it ran, and that the lock was lost before "+
+				"that was noted", ran, err)
 		}
 	})
 }
@@ -58,8 +62,8 @@ func (b *unheard) Release(ctx context.Context, c backend.Claim) (backend.Release
 	return b.Backend.Release(ctx, c)
 }
 
-// A run whose release got no answer is noted by the release that is made again, or was by the first. If
-// the lease ended in between nobody knows.
+// A run whose release got no answer is noted by the release that is made again, or was by the
+// first. If the lease ended in between nobody knows.
 //
 // covers: A2
 func TestOnceNotedWithoutAnAnswer(t *testing.T) {
@@ -77,17 +81,20 @@ func TestOnceNotedWithoutAnAnswer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := &unheard{Backend: membackend.New(), arrives: test.arrives, takes: test.takes}
 				defer b.Close()
-				l, err := locker.New(b, locker.Bare, locker.Config{TTL: 3 * time.Second, ReleaseTimeout: 20 * time.Second})
+				l, err := locker.New(b, locker.Bare,
+					locker.Config{TTL: 3 * time.Second, ReleaseTimeout: 20 * time.Second})
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer l.Close()
-				ran, err := locker.Once(t.Context(), l, "k", time.Hour, func(context.Context, struct{}) error {
-					time.Sleep(test.takes / 2)
-					return nil
-				})
+				ran, err := locker.Once(t.Context(), l, "k", time.Hour,
+					func(context.Context, struct{}) error {
+						time.Sleep(test.takes / 2)
+						return nil
+					})
 				if !ran || (err == nil) != test.known {
-					t.Errorf("Once = %v, %v, want that it ran, and whether that was noted to be known: %v", ran, err, test.known)
+					t.Errorf("Once = %v, %v, want that it ran, and whether that was noted "+
+						"to be known: %v", ran, err, test.known)
 				}
 			})
 		})

@@ -19,7 +19,10 @@ import (
 func once(t *testing.T, l *locker.Client[struct{}], every time.Duration) (ran bool) {
 	t.Helper()
 	called := false
-	ran, err := locker.Once(t.Context(), l, "job", every, func(context.Context, struct{}) error { called = true; return nil })
+	ran, err := locker.Once(t.Context(), l, "job", every, func(context.Context, struct{}) error {
+		called = true
+		return nil
+	})
 	if err != nil || ran != called {
 		t.Errorf("Once = %v, %v, and called fn: %v", ran, err, called)
 	}
@@ -68,16 +71,19 @@ func TestGocron841(t *testing.T) {
 					return
 				}
 				defer l.Close()
-				time.Sleep(time.Duration(i) * period / 2 / (instances - 1)) // its clock is late by up to half a period
+				// Its clock is late by up to half a period.
+				time.Sleep(time.Duration(i) * period / 2 / (instances - 1))
 				for n := range periods {
 					start := time.Now()
-					_, err := locker.Once(context.Background(), l, "job", period*3/4, func(context.Context, struct{}) error {
-						mu.Lock()
-						runs[n]++
-						mu.Unlock()
-						time.Sleep(time.Duration(n) * time.Second) // the job is short, or not so short
-						return nil
-					})
+					_, err := locker.Once(context.Background(), l, "job", period*3/4,
+						func(context.Context, struct{}) error {
+							mu.Lock()
+							runs[n]++
+							mu.Unlock()
+							// The job is short, or not so short.
+							time.Sleep(time.Duration(n) * time.Second)
+							return nil
+						})
 					if err != nil {
 						t.Error(err)
 					}
@@ -112,10 +118,11 @@ func TestOnceCountsFromTheBeginning(t *testing.T) {
 			start := time.Now()
 			func() {
 				defer func() { _ = recover() }()
-				ran, err := locker.Once(t.Context(), l, "job", time.Minute, func(context.Context, struct{}) error {
-					time.Sleep(job.takes)
-					return job.end()
-				})
+				ran, err := locker.Once(t.Context(), l, "job", time.Minute,
+					func(context.Context, struct{}) error {
+						time.Sleep(job.takes)
+						return job.end()
+					})
 				if !ran || err != nil && !errors.Is(err, broken) {
 					t.Errorf("Once = %v, %v", ran, err)
 				}
@@ -132,15 +139,17 @@ func TestOnceCountsFromTheBeginning(t *testing.T) {
 	})
 }
 
-// While one runs it, others wait, and are told that it ran, however long that took: instances of a schedule
-// whose job takes longer than every run it once in each period, and not one after the other.
+// While one runs it, others wait, and are told that it ran, however long that took: instances of a
+// schedule whose job takes longer than every run it once in each period, and not one after the
+// other.
 func TestOnceThatTakesLongerThanItsTime(t *testing.T) {
 	const (
 		instances = 3
 		periods   = 6
 		period    = 4 * time.Second
 	)
-	for _, late := range []time.Duration{0, time.Second} { // of the instances' clocks, one after the other
+	// Of the instances' clocks, one after the other.
+	for _, late := range []time.Duration{0, time.Second} {
 		b := hook()
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
@@ -156,14 +165,16 @@ func TestOnceThatTakesLongerThanItsTime(t *testing.T) {
 					}
 					defer l.Close()
 					for n := range periods {
-						time.Sleep(time.Until(began.Add(time.Duration(n)*period + time.Duration(i)*late)))
-						_, err := locker.Once(t.Context(), l, "job", period*3/4, func(context.Context, struct{}) error {
-							mu.Lock()
-							runs++
-							mu.Unlock()
-							time.Sleep(period * 7 / 8)
-							return nil
-						})
+						time.Sleep(time.Until(began.Add(time.Duration(n)*period +
+							time.Duration(i)*late)))
+						_, err := locker.Once(t.Context(), l, "job", period*3/4,
+							func(context.Context, struct{}) error {
+								mu.Lock()
+								runs++
+								mu.Unlock()
+								time.Sleep(period * 7 / 8)
+								return nil
+							})
 						if err != nil {
 							t.Error(err)
 						}
@@ -212,7 +223,13 @@ func TestOnceWhoseTimeWasChanged(t *testing.T) {
 		for _, step := range []struct {
 			every time.Duration
 			runs  bool
-		}{{time.Hour, true}, {time.Second, true}, {time.Hour, false}, {time.Second, true}, {2 * time.Second, false}} {
+		}{
+			{time.Hour, true},
+			{time.Second, true},
+			{time.Hour, false},
+			{time.Second, true},
+			{2 * time.Second, false},
+		} {
 			if ran := once(t, l, step.every); ran != step.runs {
 				t.Errorf("with %v it ran: %v", step.every, ran)
 			}
@@ -225,18 +242,24 @@ func TestOnceWhoseTimeWasChanged(t *testing.T) {
 func TestOnceCrash(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		b := hook()
-		bubble(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[struct{}]) {
-			c := backend.Claim{Key: "job", Owner: backend.NewOwner(), TTL: time.Minute, NotBefore: time.Hour}
-			if _, err := b.TryAcquire(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
-			if !crash {
-				time.AfterFunc(time.Second, func() { _, _ = b.Release(context.Background(), c) })
-			}
-			if ran := once(t, l, time.Hour); ran != crash {
-				t.Errorf("the other crashed: %v, and it ran here: %v", crash, ran)
-			}
-		})
+		bubble(t, b, locker.Config{TTL: time.Minute},
+			func(t *testing.T, l *locker.Client[struct{}]) {
+				c := backend.Claim{
+					Key: "job", Owner: backend.NewOwner(), TTL: time.Minute,
+					NotBefore: time.Hour,
+				}
+				if _, err := b.TryAcquire(t.Context(), c); err != nil {
+					t.Fatal(err)
+				}
+				if !crash {
+					time.AfterFunc(time.Second, func() {
+						_, _ = b.Release(context.Background(), c)
+					})
+				}
+				if ran := once(t, l, time.Hour); ran != crash {
+					t.Errorf("the other crashed: %v, and it ran here: %v", crash, ran)
+				}
+			})
 	}
 }
 
@@ -255,18 +278,24 @@ func TestOnceLeavesNoMarkWithoutARun(t *testing.T) {
 		ran, err := locker.Once(ctx, l, "job", time.Hour, fn)
 		wantErr(t, err, context.DeadlineExceeded)
 		b.acquire = nil
-		unbound, newErr := locker.New(b, func(context.Context, locker.Hold) (int, error) { return 0, errSilence }, locker.Config{})
+		unbound, newErr := locker.New(b, func(context.Context, locker.Hold) (int, error) {
+			return 0, errSilence
+		}, locker.Config{})
 		if newErr != nil {
 			t.Fatal(newErr)
 		}
 		defer unbound.Close()
-		again, err := locker.Once(t.Context(), unbound, "job", time.Hour, func(context.Context, int) error { return fn(nil, struct{}{}) })
+		again, err := locker.Once(t.Context(), unbound, "job", time.Hour,
+			func(context.Context, int) error {
+				return fn(nil, struct{}{})
+			})
 		wantErr(t, err, errSilence)
-		lost, err := locker.Once(t.Context(), l, "job", time.Hour, func(ctx context.Context, _ struct{}) error {
-			renew(func(context.Context, backend.Claim) error { return backend.ErrLost })
-			<-ctx.Done()
-			return nil
-		})
+		lost, err := locker.Once(t.Context(), l, "job", time.Hour,
+			func(ctx context.Context, _ struct{}) error {
+				renew(func(context.Context, backend.Claim) error { return backend.ErrLost })
+				<-ctx.Done()
+				return nil
+			})
 		wantErr(t, err, locker.ErrLost)
 		renew(nil)
 		if ran || again || !lost {
@@ -320,8 +349,16 @@ func TestOnceDoesNotCountARunThatWasCutOff(t *testing.T) {
 	for i, c := range []struct {
 		err error
 		ran bool
-	}{{fmt.Errorf("cut off: %w", locker.ErrLost), true}, {locker.ErrMaxHold, true}, {context.Canceled, true}, {nil, false}} {
-		ran, _ := locker.Once(t.Context(), l, "job", time.Hour, func(context.Context, struct{}) error { return c.err })
+	}{
+		{fmt.Errorf("cut off: %w", locker.ErrLost), true},
+		{locker.ErrMaxHold, true},
+		{context.Canceled, true},
+		{nil, false},
+	} {
+		ran, _ := locker.Once(t.Context(), l, "job", time.Hour,
+			func(context.Context, struct{}) error {
+				return c.err
+			})
 		if ran != c.ran {
 			t.Errorf("run %d: %v, want %v", i+1, ran, c.ran)
 		}
@@ -376,7 +413,9 @@ func TestSchedulerRunsAJobOnceAPeriod(t *testing.T) {
 }
 
 // tryOnce is a try of a job; ok says that it is to be run.
-func tryOnce(t *testing.T, l locker.Locker[struct{}], every time.Duration) (g *locker.Guard[struct{}], ok bool) {
+func tryOnce(t *testing.T, l locker.Locker[struct{}],
+	every time.Duration,
+) (g *locker.Guard[struct{}], ok bool) {
 	t.Helper()
 	g, err := l.TryLock(t.Context(), "job", locker.OncePer(every))
 	if err == nil {
@@ -404,7 +443,9 @@ func TestOncePer(t *testing.T) {
 			wantHeld(t, b, "job", false)
 			_ = mustLock(t, l, "job").Unlock() // others do not heed it
 			time.Sleep(10 * time.Minute)
-			if g, err := l.TryLock(t.Context(), "job", locker.OncePer(29*time.Minute)); err != nil || g.Forgo() != nil { // its own counts
+			// Its own counts.
+			if g, err := l.TryLock(t.Context(), "job",
+				locker.OncePer(29*time.Minute)); err != nil || g.Forgo() != nil {
 				t.Errorf("TryLock 30 minutes after the run began = %v", err)
 			}
 			_, err = l.TryLock(t.Context(), "job", locker.OncePer(time.Hour))
@@ -449,7 +490,9 @@ func TestOncePerLeavesNoMarkWithoutARun(t *testing.T) {
 		if err := g.Unlock(); err != nil { // too late for another outcome
 			t.Error(err)
 		}
-		unbound, err := locker.New(b, func(context.Context, locker.Hold) (int, error) { return 0, errSilence }, locker.Config{})
+		unbound, err := locker.New(b, func(context.Context, locker.Hold) (int, error) {
+			return 0, errSilence
+		}, locker.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -463,7 +506,8 @@ func TestOncePerLeavesNoMarkWithoutARun(t *testing.T) {
 		wantErr(t, g.Unlock(), locker.ErrLost)
 		time.Sleep(time.Minute)
 		g = run("a hold that was lost")
-		release(func(ctx context.Context, c backend.Claim) error { // is executed, and the answer lost
+		// is executed, and the answer lost.
+		release(func(ctx context.Context, c backend.Claim) error {
 			_, _ = b.Backend.Release(ctx, c)
 			release(nil)
 			return errSilence

@@ -68,7 +68,10 @@ func Permit(limit int) Option {
 // ask takes note of the mode that an option asks for.
 func (c *call) ask(mode backend.Mode) {
 	if c.mode != backend.Exclusive && c.mode != mode { // safeguard: two-modes
-		c.err = &backend.InvalidError{Field: "mode", Value: mode.String(), Reason: "is asked for beside " + c.mode.String() + ": a lock has one"}
+		c.err = &backend.InvalidError{
+			Field: "mode", Value: mode.String(),
+			Reason: "is asked for beside " + c.mode.String() + ": a lock has one",
+		}
 	}
 	c.mode = mode
 }
@@ -106,8 +109,8 @@ func WaitLimit(d time.Duration) Option { return func(c *call) { c.waitLimit = d 
 
 // FailFast makes this call fail with [ErrWouldTimeout] instead of waiting, as soon as the wait is
 // estimated to be longer than its ctx and WaitLimit allow: when it begins, and whenever it asks the
-// store again. The estimate is that of [HeldError], and can be wrong either way. Where this client has
-// not held the key within the last minute or so, or for less than a millisecond and with nobody
+// store again. The estimate is that of [HeldError], and can be wrong either way. Where this client
+// has not held the key within the last minute or so, or for less than a millisecond and with nobody
 // waiting for it, there is none, and the call waits.
 // waiting.Config.FailFast is the same for all calls.
 func FailFast() Option { return func(c *call) { c.failFast = true } }
@@ -118,11 +121,12 @@ func FailFast() Option { return func(c *call) { c.failFast = true } }
 func WaitMode(m waiting.Mode) Option { return func(c *call) { c.wait = m } }
 
 // OncePer makes a TryLock the try of a job that many instances run, once in d: within d of when the
-// last run began, whatever the d of that, it fails with [ErrEarly], an *[EarlyError] that says how long
-// that lasts. Unlock leaves the mark by which later tries know, in the request that releases, whatever
-// became of the job; [Guard.Forgo] leaves none. Nor does a lost hold, or a crashed process: then
-// another may run the job in the same period. It is for schedulers that have a locker of their own
-// (see the example); [Once] does the whole for whoever has just a function, and says more of d.
+// last run began, whatever the d of that, it fails with [ErrEarly], an *[EarlyError] that says how
+// long that lasts. Unlock leaves the mark by which later tries know, in the request that releases,
+// whatever became of the job; [Guard.Forgo] leaves none. Nor does a lost hold, or a crashed
+// process: then another may run the job in the same period. It is for schedulers that have a locker
+// of their own (see the example); [Once] does the whole for whoever has just a function, and says
+// more of d.
 //
 // It is for TryLock: a Lock, [Do] and [All] with it fail with a *[backend.InvalidError], as they do
 // together with [Shared], [Permit] and [Reentrant], and a d that is not between 1ms and
@@ -132,18 +136,18 @@ func OncePer(d time.Duration) Option {
 	return func(c *call) { c.every, c.once, c.waits = d, true, false }
 }
 
-// OnSuccess has [Once] count only runs that succeed: one whose fn returns an error, panics or ends its
-// goroutine leaves no mark, so the next call runs fn again, and so does one that waits for it. With
-// [OncePer] the caller knows what became of the job, and calls [Guard.Forgo]: any call but Once
-// fails with a *[backend.InvalidError].
+// OnSuccess has [Once] count only runs that succeed: one whose fn returns an error, panics or ends
+// its goroutine leaves no mark, so the next call runs fn again, and so does one that waits for it.
+// With [OncePer] the caller knows what became of the job, and calls [Guard.Forgo]: any call but
+// Once fails with a *[backend.InvalidError].
 func OnSuccess() Option { return func(c *call) { c.onSuccess = true } }
 
 // Note says why the lock is wanted, for people: "nightly backup, ticket 17". Others find it in the
-// *[HeldError] of a call that is refused, by Client.Inspect and on spans (backend.Meta.Note), and the
-// holder in [Hold]. It decides nothing, is no secret, and goes to the store with the claim: at most
-// [backend.MaxNote] bytes of UTF-8, or the call fails with a *[backend.InvalidError]. Calls of one
-// process with different notes share no leases: with one that differs each time, such as an order's
-// number, each call asks the store.
+// *[HeldError] of a call that is refused, by Client.Inspect and on spans (backend.Meta.Note), and
+// the holder in [Hold]. It decides nothing, is no secret, and goes to the store with the claim: at
+// most [backend.MaxNote] bytes of UTF-8, or the call fails with a *[backend.InvalidError]. Calls of
+// one process with different notes share no leases: with one that differs each time, such as an
+// order's number, each call asks the store.
 func Note(text string) Option { return func(c *call) { c.note = text } }
 
 // checkOnce refuses what OncePer and Once cannot have, before anything is asked.
@@ -153,7 +157,8 @@ func (c *core) checkOnce(op string, o *call) error {
 	}
 	switch {
 	case op == opLock && !o.waits:
-		return invalid("is for TryLock: a Lock would wait for the period to end; Once waits for who runs the job")
+		return invalid("is for TryLock: a Lock would wait for the period to end; Once waits for " +
+			"who runs the job")
 	case o.every < time.Millisecond || o.every > backend.MaxNotBefore:
 		return invalid("must be 1ms to " + backend.MaxNotBefore.String())
 	}
@@ -175,19 +180,29 @@ func onlyOne(who string, mode backend.Mode, reentrant bool) error {
 	case mode == backend.Exclusive:
 		return nil
 	}
-	return &backend.InvalidError{Field: "mode", Value: value, Reason: "is not for one holder at a time, as " + who + " needs it"}
+	return &backend.InvalidError{
+		Field: "mode", Value: value,
+		Reason: "is not for one holder at a time, as " + who + " needs it",
+	}
 }
 
-// validate refuses what the options of a call ask for, if it cannot be had, before the store is asked.
+// validate refuses what the options of a call ask for, if it cannot be had, before the store is
+// asked.
 func (c *core) validate(op string, o *call) error {
 	if o.err != nil {
 		return o.err
 	}
 	if o.waitLimit < 0 {
-		return &backend.InvalidError{Field: "WaitLimit", Value: o.waitLimit.String(), Reason: "must not be negative"}
+		return &backend.InvalidError{
+			Field: "WaitLimit", Value: o.waitLimit.String(),
+			Reason: "must not be negative",
+		}
 	}
 	if o.load && (o.mode != backend.Exclusive || o.reentrant) {
-		return &backend.InvalidError{Field: "mode", Value: o.mode.String(), Reason: "is not exclusive: a value has one writer"}
+		return &backend.InvalidError{
+			Field: "mode", Value: o.mode.String(),
+			Reason: "is not exclusive: a value has one writer",
+		}
 	}
 	if c.oneHolder {
 		if err := onlyOne("PerKey", o.mode, o.reentrant); err != nil {
@@ -195,10 +210,18 @@ func (c *core) validate(op string, o *call) error {
 		}
 	}
 	if len(o.note) > backend.MaxNote || !utf8.ValidString(o.note) { // safeguard: note-fits
-		return &backend.InvalidError{Field: "Note", Reason: fmt.Sprintf("has %d bytes, and must be at most %d of UTF-8", len(o.note), backend.MaxNote)}
+		return &backend.InvalidError{
+			Field: "Note",
+			Reason: fmt.Sprintf("has %d bytes, and must be at most %d of UTF-8",
+				len(o.note), backend.MaxNote),
+		}
 	}
 	if o.onSuccess && !o.waits {
-		return &backend.InvalidError{Field: "OnSuccess", Reason: "is for Once, which sees what becomes of the job; elsewhere Guard.Forgo leaves no mark"}
+		return &backend.InvalidError{
+			Field: "OnSuccess",
+			Reason: "is for Once, which sees what becomes of the job; elsewhere Guard.Forgo " +
+				"leaves no mark",
+		}
 	}
 	if o.once {
 		if err := c.checkOnce(op, o); err != nil {
@@ -212,5 +235,8 @@ func (c *core) validate(op string, o *call) error {
 		}
 		return validateTTL(o.ttl, c.caps)
 	}
-	return &backend.InvalidError{Field: "WaitMode", Value: string(o.wait), Reason: "is none of handoff, notify, poll"}
+	return &backend.InvalidError{
+		Field: "WaitMode", Value: string(o.wait),
+		Reason: "is none of handoff, notify, poll",
+	}
 }

@@ -24,36 +24,53 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		opts []locker.Option
 		want error
 	}{
-		"empty key":       {"", nil, backend.ErrInvalid},
-		"huge key":        {strings.Repeat("k", 10<<20), nil, backend.ErrInvalid},
-		"not UTF-8":       {"\xff", nil, backend.ErrInvalid},
-		"TTL 0":           {"k", []locker.Option{locker.TTL(0)}, backend.ErrInvalid},
-		"TTL negative":    {"k", []locker.Option{locker.TTL(-time.Second)}, backend.ErrInvalid},
-		"TTL 1ns":         {"k", []locker.Option{locker.TTL(1)}, backend.ErrInvalid},
-		"TTL max":         {"k", []locker.Option{locker.TTL(math.MaxInt64)}, backend.ErrInvalid},
-		"no permits":      {"k", []locker.Option{locker.Permit(0)}, backend.ErrInvalid},
-		"shared":          {"k", []locker.Option{locker.Shared()}, errors.ErrUnsupported},
-		"permits":         {"k", []locker.Option{locker.Permit(3)}, errors.ErrUnsupported},
-		"weights":         {"k", []locker.Option{locker.Permit(3), locker.Weight(2)}, errors.ErrUnsupported},
-		"too heavy":       {"k", []locker.Option{locker.Permit(3), locker.Weight(4)}, backend.ErrInvalid},
-		"negative weight": {"k", []locker.Option{locker.Permit(3), locker.Weight(-1)}, backend.ErrInvalid},
-		"weight alone":    {"k", []locker.Option{locker.Weight(2)}, backend.ErrInvalid},
-		"heavy reader":    {"k", []locker.Option{locker.Shared(), locker.Weight(2)}, backend.ErrInvalid},
+		"empty key":    {"", nil, backend.ErrInvalid},
+		"huge key":     {strings.Repeat("k", 10<<20), nil, backend.ErrInvalid},
+		"not UTF-8":    {"\xff", nil, backend.ErrInvalid},
+		"TTL 0":        {"k", []locker.Option{locker.TTL(0)}, backend.ErrInvalid},
+		"TTL negative": {"k", []locker.Option{locker.TTL(-time.Second)}, backend.ErrInvalid},
+		"TTL 1ns":      {"k", []locker.Option{locker.TTL(1)}, backend.ErrInvalid},
+		"TTL max":      {"k", []locker.Option{locker.TTL(math.MaxInt64)}, backend.ErrInvalid},
+		"no permits":   {"k", []locker.Option{locker.Permit(0)}, backend.ErrInvalid},
+		"shared":       {"k", []locker.Option{locker.Shared()}, errors.ErrUnsupported},
+		"permits":      {"k", []locker.Option{locker.Permit(3)}, errors.ErrUnsupported},
+		"weights": {
+			"k",
+			[]locker.Option{locker.Permit(3), locker.Weight(2)},
+			errors.ErrUnsupported,
+		},
+		"too heavy": {
+			"k",
+			[]locker.Option{locker.Permit(3), locker.Weight(4)},
+			backend.ErrInvalid,
+		},
+		"negative weight": {
+			"k",
+			[]locker.Option{locker.Permit(3), locker.Weight(-1)},
+			backend.ErrInvalid,
+		},
+		"weight alone": {"k", []locker.Option{locker.Weight(2)}, backend.ErrInvalid},
+		"heavy reader": {
+			"k",
+			[]locker.Option{locker.Shared(), locker.Weight(2)},
+			backend.ErrInvalid,
+		},
 		"reentrant":       {"k", []locker.Option{locker.Reentrant("me")}, errors.ErrUnsupported},
 		"reentrant empty": {"k", []locker.Option{locker.Reentrant("")}, backend.ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := plain()
-			bubble(t, b, locker.Config{Namespace: "ns"}, func(t *testing.T, l *locker.Client[struct{}]) {
-				_, err := l.Lock(t.Context(), try.key, try.opts...)
-				wantErr(t, err, locker.ErrNotAcquired, try.want)
-				if n := b.acquires.Load() + b.releases.Load(); n != 0 {
-					t.Errorf("%d requests were sent", n)
-				}
-				if len(err.Error()) > 400 {
-					t.Errorf("the error has %d bytes", len(err.Error()))
-				}
-			})
+			bubble(t, b, locker.Config{Namespace: "ns"},
+				func(t *testing.T, l *locker.Client[struct{}]) {
+					_, err := l.Lock(t.Context(), try.key, try.opts...)
+					wantErr(t, err, locker.ErrNotAcquired, try.want)
+					if n := b.acquires.Load() + b.releases.Load(); n != 0 {
+						t.Errorf("%d requests were sent", n)
+					}
+					if len(err.Error()) > 400 {
+						t.Errorf("the error has %d bytes", len(err.Error()))
+					}
+				})
 		})
 	}
 }
@@ -63,14 +80,20 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 func TestWeightIsRefusedByWhoDoesNotKnowIt(t *testing.T) {
 	b := plain()
 	b.caps.Permit = true
-	b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) { return backend.Grant{Token: 1}, nil }
+	b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) {
+		return backend.Grant{Token: 1}, nil
+	}
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
 		_, err := l.TryLock(t.Context(), "k", locker.Permit(3), locker.Weight(2))
 		wantErr(t, err, locker.ErrNotAcquired, errors.ErrUnsupported)
 		if !strings.Contains(err.Error(), "Weight") || b.acquires.Load() != 0 {
-			t.Errorf("%v, after %d requests; want an error about Weight before any", err, b.acquires.Load())
+			t.Errorf("%v, after %d requests; want an error about Weight before any", err,
+				b.acquires.Load())
 		}
-		for _, opts := range [][]locker.Option{{locker.Permit(3)}, {locker.Permit(3), locker.Weight(1)}} {
+		for _, opts := range [][]locker.Option{
+			{locker.Permit(3)},
+			{locker.Permit(3), locker.Weight(1)},
+		} {
 			g, err := l.TryLock(t.Context(), "k", opts...)
 			if err != nil {
 				t.Fatalf("a light permit: %v", err)
@@ -104,8 +127,10 @@ func TestWeightedLocks(t *testing.T) {
 				}
 			})
 			time.Sleep(time.Second)
-			if state, err := l.Inspect(t.Context(), "k"); err != nil || len(state.Waiters) != i+1 || state.Waiters[i].Weight != weight {
-				t.Errorf("%+v, %v; want a claim of weight %d at the end", state.Waiters, err, weight)
+			if state, err := l.Inspect(t.Context(), "k"); err != nil || len(state.Waiters) != i+1 ||
+				state.Waiters[i].Weight != weight {
+				t.Errorf("%+v, %v; want a claim of weight %d at the end", state.Waiters, err,
+					weight)
 			}
 		}
 		start := time.Now()
@@ -114,7 +139,8 @@ func TestWeightedLocks(t *testing.T) {
 		}
 		all.Wait()
 		if took := time.Since(start).Round(time.Second); took != 9*time.Minute {
-			t.Errorf("it took %v, want the heavy one's 5 minutes, and 4 for the other two together", took)
+			t.Errorf("it took %v, want the heavy one's 5 minutes, and 4 for the other two together",
+				took)
 		}
 		if order[0] != 4 {
 			t.Errorf("served in the order %v, want the heavy one first", order)
@@ -135,7 +161,8 @@ func TestBadConfigIsRefused(t *testing.T) {
 		"fallback":         {Wait: waiting.Config{Fallback: -1}},
 		"max < initial":    {Wait: waiting.Config{Initial: 2, Max: 1}},
 	} {
-		if _, err := locker.New(membackend.New(), locker.Bare, cfg); !errors.Is(err, backend.ErrInvalid) {
+		if _, err := locker.New(membackend.New(), locker.Bare, cfg); !errors.Is(err,
+			backend.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
 		}
 	}
@@ -144,10 +171,12 @@ func TestBadConfigIsRefused(t *testing.T) {
 	}
 	need := locker.Config{Require: backend.Capabilities{Shared: true, Fencing: true}}
 	_, err := locker.New(plain(), locker.Bare, need)
-	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "Shared") || strings.Contains(err.Error(), "Fencing") {
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "Shared") ||
+		strings.Contains(err.Error(), "Fencing") {
 		t.Errorf("missing capability: %v", err)
 	}
-	_, err = locker.New(plain(), locker.Bare, locker.Config{Wait: waiting.Config{Mode: waiting.Handoff}})
+	_, err = locker.New(plain(), locker.Bare,
+		locker.Config{Wait: waiting.Config{Mode: waiting.Handoff}})
 	if !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("hand-off without a queue: %v", err)
 	}
@@ -166,7 +195,8 @@ func TestNamespacesAreApart(t *testing.T) {
 		for _, key := range append(slices.Clone(names[1:]), "b~c", "a~a") {
 			g, err := l.TryLock(t.Context(), key)
 			if err != nil {
-				t.Errorf("namespace %q, key %q meets %s: %v", ns, key, seen[backend.Namespaced(ns, key)], err)
+				t.Errorf("namespace %q, key %q meets %s: %v", ns, key,
+					seen[backend.Namespaced(ns, key)], err)
 				continue
 			}
 			seen[backend.Namespaced(ns, key)] = fmt.Sprintf("%q/%q", ns, key)
@@ -187,7 +217,8 @@ func TestErrorsNameOperationAndKey(t *testing.T) {
 		if !errors.As(err, &e) || e.Op != "trylock" || e.Key != "sku-1" {
 			t.Errorf("%#v", err)
 		}
-		if !strings.HasPrefix(err.Error(), `holdfast: trylock "sku-1": lock not acquired: held by another claim (`) {
+		if !strings.HasPrefix(err.Error(),
+			`holdfast: trylock "sku-1": lock not acquired: held by another claim (`) {
 			t.Error(err)
 		}
 	})
@@ -247,7 +278,10 @@ func TestMutualExclusion(t *testing.T) {
 			want += 20
 			all.Go(func() {
 				for range 20 {
-					if err := locker.Do(t.Context(), l, "k", func(context.Context, struct{}) error { counter++; return nil }); err != nil {
+					if err := locker.Do(t.Context(), l, "k", func(context.Context, struct{}) error {
+						counter++
+						return nil
+					}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -262,28 +296,30 @@ func TestMutualExclusion(t *testing.T) {
 
 // One call's MaxHold is that of its hold alone, also where a lease is handed on.
 func TestMaxHoldOfOneCall(t *testing.T) {
-	bubble(t, hook(), locker.Config{TTL: time.Minute, MaxHold: time.Hour}, func(t *testing.T, l *locker.Client[struct{}]) {
-		for _, held := range []struct {
-			opts  []locker.Option
-			limit time.Duration // 0 is none within a day
-		}{
-			{[]locker.Option{locker.MaxHold(time.Second)}, time.Second},
-			{nil, time.Hour},
-			{[]locker.Option{locker.MaxHold(0)}, 0},
-		} {
-			g := mustLock(t, l, "k", held.opts...)
-			start := time.Now()
-			select {
-			case <-g.Context().Done():
-			case <-time.After(24 * time.Hour):
+	bubble(t, hook(), locker.Config{TTL: time.Minute, MaxHold: time.Hour},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			for _, held := range []struct {
+				opts  []locker.Option
+				limit time.Duration // 0 is none within a day
+			}{
+				{[]locker.Option{locker.MaxHold(time.Second)}, time.Second},
+				{nil, time.Hour},
+				{[]locker.Option{locker.MaxHold(0)}, 0},
+			} {
+				g := mustLock(t, l, "k", held.opts...)
+				start := time.Now()
+				select {
+				case <-g.Context().Done():
+				case <-time.After(24 * time.Hour):
+				}
+				took := time.Since(start).Round(time.Millisecond)
+				switch err := g.Unlock(); {
+				case held.limit == 0 && (err != nil || took != 24*time.Hour), held.limit > 0 &&
+					took != held.limit:
+					t.Errorf("with MaxHold %v the hold ended after %v: %v", held.limit, took, err)
+				case held.limit > 0:
+					wantErr(t, err, locker.ErrMaxHold)
+				}
 			}
-			took := time.Since(start).Round(time.Millisecond)
-			switch err := g.Unlock(); {
-			case held.limit == 0 && (err != nil || took != 24*time.Hour), held.limit > 0 && took != held.limit:
-				t.Errorf("with MaxHold %v the hold ended after %v: %v", held.limit, took, err)
-			case held.limit > 0:
-				wantErr(t, err, locker.ErrMaxHold)
-			}
-		}
-	})
+		})
 }

@@ -16,8 +16,8 @@ import (
 //
 // A value goes on to the next hold by an Unlock alone. After a hold that ended in another way (it
 // was lost, it was ended by [Config.MaxHold], or its Unlock found that it had been lost), the next
-// one gets a new value, as code under the old one may still be using it. So open may be called for a
-// key while an earlier call for it, of a hold that is over, has not returned. A value that is not
+// one gets a new value, as code under the old one may still be using it. So open may be called for
+// a key while an earlier call for it, of a hold that is over, has not returned. A value that is not
 // kept any longer is left to the garbage collector and not closed: use [Scoped] for one that has to
 // be.
 //
@@ -82,11 +82,11 @@ func exclusiveOnly[T any](bind Binder[T]) bool {
 // A kept is a value of PerKey. One hold has it, or it is free, and the Client has it.
 //
 // Safety: a hold takes a value out of the free ones in one step under core.mu. Only its own Unlock
-// puts it back: after its caller has said that it uses it no more, and before the lease is handed on
-// or released, so that the next hold finds it. So two never have it, whatever the store answers and
-// whoever believes what. A hold that ends in another way, or never, does not put it back: the next
-// finds none, and opens another. If Unlock comes later, it does not put the old one in the place of
-// that.
+// puts it back: after its caller has said that it uses it no more, and before the lease is handed
+// on or released, so that the next hold finds it. So two never have it, whatever the store answers
+// and whoever believes what. A hold that ends in another way, or never, does not put it back: the
+// next finds none, and opens another. If Unlock comes later, it does not put the old one in the
+// place of that.
 type kept struct {
 	from  *keeper
 	value any
@@ -144,7 +144,8 @@ func (c *core) putBack(key keptKey, k *kept) {
 	}
 }
 
-// discard drops a value if it is free. One that was taken meanwhile stays with the hold that has it.
+// discard drops a value if it is free. One that was taken meanwhile stays with the hold that has
+// it.
 func (c *core) discard(key keptKey, k *kept) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

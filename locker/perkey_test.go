@@ -45,7 +45,9 @@ func (p *pages) open(key string) (*page, error) {
 }
 
 // perKey runs f in a bubble with a Client whose guards protect pages.
-func perKey(t *testing.T, b backend.Backend, cfg locker.Config, f func(t *testing.T, l *locker.Client[*page], p *pages), opts ...locker.PerKeyOption) {
+func perKey(t *testing.T, b backend.Backend, cfg locker.Config,
+	f func(t *testing.T, l *locker.Client[*page], p *pages), opts ...locker.PerKeyOption,
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := &pages{}
@@ -61,7 +63,9 @@ func perKey(t *testing.T, b backend.Backend, cfg locker.Config, f func(t *testin
 }
 
 // lockPage locks key, and fails unless its guard protects the page that was opened as number no.
-func lockPage(t *testing.T, l locker.Locker[*page], key string, no int, opts ...locker.Option) *locker.Guard[*page] {
+func lockPage(t *testing.T, l locker.Locker[*page], key string, no int,
+	opts ...locker.Option,
+) *locker.Guard[*page] {
 	t.Helper()
 	g, err := l.Lock(t.Context(), key, opts...)
 	if err != nil {
@@ -81,7 +85,10 @@ func lockPage(t *testing.T, l locker.Locker[*page], key string, no int, opts ...
 // of its own (the race detector looks on), whether the lease is handed on among them or not.
 func TestPerKeyHasOneUserAtATime(t *testing.T) {
 	const turns = 50
-	for name, cfg := range map[string]locker.Config{"handed on": {}, "each asks": {Wait: waiting.Config{Passes: -1}}} {
+	for name, cfg := range map[string]locker.Config{
+		"handed on": {},
+		"each asks": {Wait: waiting.Config{Passes: -1}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			b := membackend.New()
 			defer b.Close()
@@ -95,10 +102,11 @@ func TestPerKeyHasOneUserAtATime(t *testing.T) {
 			for i := range 16 {
 				all.Go(func() {
 					for range turns {
-						if err := locker.Do(t.Context(), l, fmt.Sprint("sku-", i%2), func(_ context.Context, pg *page) error {
-							pg.lines++
-							return nil
-						}); err != nil {
+						if err := locker.Do(t.Context(), l, fmt.Sprint("sku-", i%2),
+							func(_ context.Context, pg *page) error {
+								pg.lines++
+								return nil
+							}); err != nil {
 							t.Error(err)
 						}
 					}
@@ -145,7 +153,8 @@ func TestPerKeyAfterALoss(t *testing.T) {
 	b, renew, release := switchable()
 	gone := func(context.Context, backend.Claim) error { return backend.ErrLost }
 	silent := func(ctx context.Context, _ backend.Claim) error { <-ctx.Done(); return errSilence }
-	for name, end := range map[string]func(t *testing.T, l *locker.Client[*page], g *locker.Guard[*page]) (late func()){
+	for name, end := range map[string]func(t *testing.T, l *locker.Client[*page],
+		g *locker.Guard[*page]) (late func()){
 		"lost": func(t *testing.T, _ *locker.Client[*page], g *locker.Guard[*page]) func() {
 			renew(gone)
 			<-g.Context().Done()
@@ -159,7 +168,9 @@ func TestPerKeyAfterALoss(t *testing.T) {
 			renew(nil)
 			return func() { wantErr(t, g.Unlock(), locker.ErrLost) }
 		},
-		"ran out, and unlocked before the next": func(t *testing.T, _ *locker.Client[*page], g *locker.Guard[*page]) func() {
+		"ran out, and unlocked before the next": func(t *testing.T, _ *locker.Client[*page],
+			g *locker.Guard[*page],
+		) func() {
 			renew(silent)
 			<-g.Context().Done()
 			renew(nil)
@@ -178,9 +189,15 @@ func TestPerKeyAfterALoss(t *testing.T) {
 			time.Sleep(time.Minute)
 			return func() { _ = g.Unlock() }
 		},
-		"refuted while it is unlocked": func(t *testing.T, _ *locker.Client[*page], g *locker.Guard[*page]) func() {
+		"refuted while it is unlocked": func(t *testing.T, _ *locker.Client[*page],
+			g *locker.Guard[*page],
+		) func() {
 			asked := make(chan struct{})
-			renew(func(ctx context.Context, _ backend.Claim) error { close(asked); <-ctx.Done(); return backend.ErrLost })
+			renew(func(ctx context.Context, _ backend.Claim) error {
+				close(asked)
+				<-ctx.Done()
+				return backend.ErrLost
+			})
 			release(func(context.Context, backend.Claim) error { return errSilence })
 			<-asked
 			_ = g.Unlock()
@@ -192,103 +209,113 @@ func TestPerKeyAfterALoss(t *testing.T) {
 	} {
 		for _, later := range []bool{false, true} { // than the next one's Unlock
 			for _, idle := range []time.Duration{0, 24 * time.Hour} {
-				t.Run(fmt.Sprintf("%s, later %v, kept for %v", name, later, idle), func(t *testing.T) {
-					perKey(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[*page], _ *pages) {
-						opt := locker.MaxHold(0)
-						if name == "too long" {
-							opt = locker.MaxHold(time.Second)
-						}
-						_ = lockPage(t, l, "k", 1).Unlock()
-						unlock := end(t, l, lockPage(t, l, "k", 1, opt))
-						g := lockPage(t, l, "k", 2)
-						if !later {
-							unlock()
-						}
-						if _, err := g.Value(); err != nil {
-							t.Error(err)
-						}
-						_ = g.Unlock()
-						unlock()
-						_ = lockPage(t, l, "k", 2).Unlock()
-					}, locker.PerKeyIdle(idle))
-				})
+				t.Run(fmt.Sprintf("%s, later %v, kept for %v", name, later, idle),
+					func(t *testing.T) {
+						perKey(t, b, locker.Config{TTL: time.Minute},
+							func(t *testing.T, l *locker.Client[*page], _ *pages) {
+								opt := locker.MaxHold(0)
+								if name == "too long" {
+									opt = locker.MaxHold(time.Second)
+								}
+								_ = lockPage(t, l, "k", 1).Unlock()
+								unlock := end(t, l, lockPage(t, l, "k", 1, opt))
+								g := lockPage(t, l, "k", 2)
+								if !later {
+									unlock()
+								}
+								if _, err := g.Value(); err != nil {
+									t.Error(err)
+								}
+								_ = g.Unlock()
+								unlock()
+								_ = lockPage(t, l, "k", 2).Unlock()
+							}, locker.PerKeyIdle(idle))
+					})
 			}
 		}
 	}
 }
 
-// A renewal that Unlock waits for says that the hold is gone: its value is nobody's before the release
-// is answered either, as the key may be the next one's by then.
+// A renewal that Unlock waits for says that the hold is gone: its value is nobody's before the
+// release is answered either, as the key may be the next one's by then.
 func TestPerKeyWhileALossIsReleased(t *testing.T) {
 	b, renew, release := switchable()
-	perKey(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[*page], _ *pages) {
-		asked, releasing, resume := make(chan struct{}), make(chan struct{}), make(chan struct{})
-		renew(func(ctx context.Context, _ backend.Claim) error { close(asked); <-ctx.Done(); return backend.ErrLost })
-		release(func(ctx context.Context, c backend.Claim) error {
-			close(releasing)
-			<-resume
-			return storetest.Release(ctx, b.Backend, c)
+	perKey(t, b, locker.Config{TTL: time.Minute},
+		func(t *testing.T, l *locker.Client[*page], _ *pages) {
+			asked, releasing, resume := make(chan struct{}), make(chan struct{}),
+				make(chan struct{})
+			renew(func(ctx context.Context, _ backend.Claim) error {
+				close(asked)
+				<-ctx.Done()
+				return backend.ErrLost
+			})
+			release(func(ctx context.Context, c backend.Claim) error {
+				close(releasing)
+				<-resume
+				return storetest.Release(ctx, b.Backend, c)
+			})
+			g := lockPage(t, l, "k", 1)
+			<-asked
+			if _, err := b.ForceRelease(t.Context(), "k", g.Hold().Token); err != nil {
+				t.Fatal(err)
+			}
+			unlocked := make(chan error, 1)
+			go func() { unlocked <- g.Unlock() }()
+			<-releasing
+			renew(nil)
+			release(nil)
+			next := lockPage(t, l, "k", 2)
+			close(resume)
+			wantErr(t, <-unlocked, locker.ErrLost)
+			if err := next.Unlock(); err != nil {
+				t.Error(err)
+			}
+			_ = lockPage(t, l, "k", 2).Unlock()
 		})
-		g := lockPage(t, l, "k", 1)
-		<-asked
-		if _, err := b.ForceRelease(t.Context(), "k", g.Hold().Token); err != nil {
-			t.Fatal(err)
-		}
-		unlocked := make(chan error, 1)
-		go func() { unlocked <- g.Unlock() }()
-		<-releasing
-		renew(nil)
-		release(nil)
-		next := lockPage(t, l, "k", 2)
-		close(resume)
-		wantErr(t, <-unlocked, locker.ErrLost)
-		if err := next.Unlock(); err != nil {
-			t.Error(err)
-		}
-		_ = lockPage(t, l, "k", 2).Unlock()
-	})
 }
 
 // An Unlock that the store did not answer is an Unlock.
 func TestPerKeyAfterAnUnlockWithoutAnAnswer(t *testing.T) {
 	b, _, release := switchable()
-	perKey(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[*page], _ *pages) {
-		g := lockPage(t, l, "k", 1)
-		release(func(context.Context, backend.Claim) error { return errSilence })
-		if err := g.Unlock(); err == nil || errors.Is(err, locker.ErrLost) {
-			t.Errorf("Unlock = %v", err)
-		}
-		release(nil)
-		_ = lockPage(t, l, "k", 1).Unlock()
-	})
+	perKey(t, b, locker.Config{TTL: time.Minute},
+		func(t *testing.T, l *locker.Client[*page], _ *pages) {
+			g := lockPage(t, l, "k", 1)
+			release(func(context.Context, backend.Claim) error { return errSilence })
+			if err := g.Unlock(); err == nil || errors.Is(err, locker.ErrLost) {
+				t.Errorf("Unlock = %v", err)
+			}
+			release(nil)
+			_ = lockPage(t, l, "k", 1).Unlock()
+		})
 }
 
 // A hold that is lost while its value is opened does not keep it, and Lock says so. Meanwhile
 // another may be opened.
 func TestPerKeyLostWhileItIsOpened(t *testing.T) {
 	b, renew, _ := switchable()
-	perKey(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[*page], p *pages) {
-		slow, calls := make(chan struct{}), atomic.Int64{}
-		p.before = func(string) error {
-			if calls.Add(1) == 1 {
-				<-slow
+	perKey(t, b, locker.Config{TTL: time.Minute},
+		func(t *testing.T, l *locker.Client[*page], p *pages) {
+			slow, calls := make(chan struct{}), atomic.Int64{}
+			p.before = func(string) error {
+				if calls.Add(1) == 1 {
+					<-slow
+				}
+				return nil
 			}
-			return nil
-		}
-		renew(func(context.Context, backend.Claim) error { return errSilence })
-		failed := make(chan error, 1)
-		go func() {
-			_, err := l.Lock(context.Background(), "k")
-			failed <- err
-		}()
-		time.Sleep(2 * time.Minute)
-		renew(nil)
-		g := lockPage(t, l, "k", 1)
-		close(slow)
-		wantErr(t, <-failed, locker.ErrNotAcquired, locker.ErrLost)
-		_ = g.Unlock()
-		_ = lockPage(t, l, "k", 1).Unlock() // and not that of the slow one, the second
-	})
+			renew(func(context.Context, backend.Claim) error { return errSilence })
+			failed := make(chan error, 1)
+			go func() {
+				_, err := l.Lock(context.Background(), "k")
+				failed <- err
+			}()
+			time.Sleep(2 * time.Minute)
+			renew(nil)
+			g := lockPage(t, l, "k", 1)
+			close(slow)
+			wantErr(t, <-failed, locker.ErrNotAcquired, locker.ErrLost)
+			_ = g.Unlock()
+			_ = lockPage(t, l, "k", 1).Unlock() // and not that of the slow one, the second
+		})
 }
 
 // What does not open is not kept.
@@ -342,7 +369,12 @@ func TestPerKeyOfTwoClients(t *testing.T) {
 	for no, of := range []struct {
 		b   backend.Backend
 		cfg locker.Config
-	}{{b, locker.Config{}}, {b, locker.Config{Namespace: "n"}}, {other, locker.Config{}}, {b, locker.Config{}}} {
+	}{
+		{b, locker.Config{}},
+		{b, locker.Config{Namespace: "n"}},
+		{other, locker.Config{}},
+		{b, locker.Config{}},
+	} {
 		l, err := locker.New(of.b, bind, of.cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -362,23 +394,34 @@ func TestPerKeyOfTwoClients(t *testing.T) {
 func TestPerKeyRefuses(t *testing.T) {
 	b := hook()
 	perKey(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[*page], p *pages) {
-		m, err := locker.New(b, func(ctx context.Context, h locker.Hold) (*page, error) { return locker.PerKey(p.open)(ctx, h) }, locker.Config{})
+		m, err := locker.New(b, func(ctx context.Context, h locker.Hold) (*page, error) {
+			return locker.PerKey(p.open)(ctx, h)
+		}, locker.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer m.Close()
 		ticket := locker.Ticket{Key: "k", Owner: "o", Hold: "h", TTL: time.Minute}
 		for name, try := range map[string]func(l *locker.Client[*page]) error{
-			"shared":    func(l *locker.Client[*page]) error { return not(l.Lock(t.Context(), "k", locker.Shared())) },
-			"permit":    func(l *locker.Client[*page]) error { return not(l.TryLock(t.Context(), "k", locker.Permit(1))) },
-			"reentrant": func(l *locker.Client[*page]) error { return not(l.Lock(t.Context(), "k", locker.Reentrant("o"))) },
-			"adopt":     func(l *locker.Client[*page]) error { return not(l.Adopt(t.Context(), ticket)) },
+			"shared": func(l *locker.Client[*page]) error {
+				return not(l.Lock(t.Context(), "k", locker.Shared()))
+			},
+			"permit": func(l *locker.Client[*page]) error {
+				return not(l.TryLock(t.Context(), "k", locker.Permit(1)))
+			},
+			"reentrant": func(l *locker.Client[*page]) error {
+				return not(l.Lock(t.Context(), "k", locker.Reentrant("o")))
+			},
+			"adopt": func(l *locker.Client[*page]) error {
+				return not(l.Adopt(t.Context(), ticket))
+			},
 			"all": func(l *locker.Client[*page]) error {
 				return not(locker.All(t.Context(), l, []string{"k"}, locker.Shared()))
 			},
 		} {
 			var invalid *backend.InvalidError
-			if err := try(l); !errors.As(err, &invalid) || invalid.Field != "mode" || !errors.Is(err, locker.ErrNotAcquired) {
+			if err := try(l); !errors.As(err, &invalid) || invalid.Field != "mode" ||
+				!errors.Is(err, locker.ErrNotAcquired) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if n := b.acquires.Load(); n != 0 {
@@ -397,11 +440,13 @@ func TestPerKeyRefuses(t *testing.T) {
 			t.Errorf("%d were opened", len(p.opened))
 		}
 		var invalid *backend.InvalidError
-		if _, err := locker.PerKey(p.open)(t.Context(), locker.Hold{Key: "k"}); !errors.As(err, &invalid) {
+		if _, err := locker.PerKey(p.open)(t.Context(), locker.Hold{Key: "k"}); !errors.As(err,
+			&invalid) {
 			t.Errorf("without a hold: %v", err)
 		}
 		for name, bind := range map[string]locker.Binder[*page]{
-			"no open": locker.PerKey[*page](nil), "negative": locker.PerKey(p.open, locker.PerKeyIdle(-1)),
+			"no open": locker.PerKey[*page](nil), "negative": locker.PerKey(p.open,
+				locker.PerKeyIdle(-1)),
 		} {
 			if _, err := locker.New(b, bind, locker.Config{}); !errors.Is(err, backend.ErrInvalid) {
 				t.Errorf("%s: New = %v", name, err)
@@ -420,7 +465,9 @@ func TestPerKeyInABinder(t *testing.T) {
 		token uint64
 	}
 	var p pages
-	whys, all := locker.PerKey(func(string) (error, error) { return nil, nil }), locker.PerKey(p.open)
+	whys, all := locker.PerKey(func(string) (error, error) {
+		return nil, nil
+	}), locker.PerKey(p.open)
 	b := membackend.New()
 	defer b.Close()
 	l, err := locker.New(b, func(ctx context.Context, h locker.Hold) (v both, err error) {

@@ -37,7 +37,8 @@ func TestPendingCallIsNotGrantedAfterClose(t *testing.T) {
 		go func() {
 			g, err := l.Lock(context.Background(), "k")
 			if err == nil {
-				t.Error("a call that was pending when Close was called has been granted; want ErrClosed")
+				t.Error("a call that was pending when Close was called has been granted; " +
+					"want ErrClosed")
 				time.Sleep(time.Hour)
 				_ = g.Unlock()
 			}
@@ -61,7 +62,10 @@ func TestCloseTellsOfACleanUpThatWasCutOff(t *testing.T) {
 			_, _ = b.Backend.TryAcquire(ctx, c)
 			return backend.Grant{}, errSilence
 		}
-		b.release = func(ctx context.Context, _ backend.Claim) error { <-ctx.Done(); return ctx.Err() }
+		b.release = func(ctx context.Context, _ backend.Claim) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
 		l, _ := locker.New(b, locker.Bare, locker.Config{})
 		_, _ = l.TryLock(context.Background(), "k")
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -92,7 +96,8 @@ func TestCheckUnderTheContextOfALostGuard(t *testing.T) {
 			err := inner.Check(ctx)
 			if _, verr := inner.Value(); verr != nil {
 				st, _ := b.Inspect(context.Background(), fmt.Sprint("inner", i))
-				t.Fatalf("inner is held in the store by %d, but was ended: %v", len(st.Holders), verr)
+				t.Fatalf("inner is held in the store by %d, but was ended: %v", len(st.Holders),
+					verr)
 			}
 			if errors.Is(err, locker.ErrLost) {
 				t.Errorf("Check of a hold that is good fails with ErrLost: %v", err)
@@ -153,36 +158,38 @@ func TestUnlockClaimsNoLossAfterAnOutage(t *testing.T) {
 
 func unlockAfterOutage(t *testing.T) {
 	b := hook()
-	bubble(t, b, locker.Config{TTL: 10 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := mustLock(t, l, "k")
-		time.Sleep(2 * time.Second) // before the first renewal
-		down := time.Now()
-		b.release = func(ctx context.Context, c backend.Claim) error {
-			if time.Since(down) < 9*time.Second {
-				return backend.ErrUnavailable // certainly not executed
+	bubble(t, b, locker.Config{TTL: 10 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			g := mustLock(t, l, "k")
+			time.Sleep(2 * time.Second) // before the first renewal
+			down := time.Now()
+			b.release = func(ctx context.Context, c backend.Claim) error {
+				if time.Since(down) < 9*time.Second {
+					return backend.ErrUnavailable // certainly not executed
+				}
+				return storetest.Release(ctx, b.Backend, c)
 			}
-			return storetest.Release(ctx, b.Backend, c)
-		}
-		if err := g.Unlock(); errors.Is(err, locker.ErrLost) {
-			t.Errorf("the hold had 7.9s left when Unlock was called, and Unlock says: %v", err)
-		}
-	})
+			if err := g.Unlock(); errors.Is(err, locker.ErrLost) {
+				t.Errorf("the hold had 7.9s left when Unlock was called, and Unlock says: %v", err)
+			}
+		})
 }
 
 func unlockSlowly(t *testing.T) {
 	b := hook()
-	bubble(t, b, locker.Config{TTL: 10 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		b.renew = func(context.Context, backend.Claim) error { return errSilence }
-		g := mustLock(t, l, "k")
-		time.Sleep(9850 * time.Millisecond) // 47 ms before the deadline
-		b.release = func(ctx context.Context, c backend.Claim) error {
-			time.Sleep(200 * time.Millisecond) // a slow network: one request, one answer
-			return storetest.Release(ctx, b.Backend, c)
-		}
-		if err := g.Unlock(); errors.Is(err, locker.ErrLost) {
-			t.Errorf("the hold was good when Unlock was called, and Unlock says: %v", err)
-		}
-	})
+	bubble(t, b, locker.Config{TTL: 10 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			b.renew = func(context.Context, backend.Claim) error { return errSilence }
+			g := mustLock(t, l, "k")
+			time.Sleep(9850 * time.Millisecond) // 47 ms before the deadline
+			b.release = func(ctx context.Context, c backend.Claim) error {
+				time.Sleep(200 * time.Millisecond) // a slow network: one request, one answer
+				return storetest.Release(ctx, b.Backend, c)
+			}
+			if err := g.Unlock(); errors.Is(err, locker.ErrLost) {
+				t.Errorf("the hold was good when Unlock was called, and Unlock says: %v", err)
+			}
+		})
 }
 
 // Until of a hold that has ended lies in the future, while another holds the lock.
@@ -210,8 +217,14 @@ func TestUntilOfAnEndedHold(t *testing.T) {
 func TestCancelledBinderDoesNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := hook()
-		b.release = func(ctx context.Context, _ backend.Claim) error { <-ctx.Done(); return ctx.Err() }
-		bind := func(ctx context.Context, _ locker.Hold) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
+		b.release = func(ctx context.Context, _ backend.Claim) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		bind := func(ctx context.Context, _ locker.Hold) (int, error) {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}
 		l, _ := locker.New(b, bind, locker.Config{})
 		defer l.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -227,7 +240,9 @@ func TestCancelledBinderDoesNotBlock(t *testing.T) {
 // Do changes fn's error.
 func TestDoReturnsTheErrorOfFn(t *testing.T) {
 	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
-		err := locker.Do(t.Context(), l, "k", func(context.Context, struct{}) error { return io.EOF })
+		err := locker.Do(t.Context(), l, "k", func(context.Context, struct{}) error {
+			return io.EOF
+		})
 		if err != io.EOF { //nolint:errorlint // the very error, not one that wraps it
 			t.Errorf("fn returned io.EOF, Do a %T", err)
 		}
@@ -249,7 +264,10 @@ func TestZeroGuard(t *testing.T) {
 // Checks that are given too little time put off the renewal each time, and hold the turn when its
 // timer fires.
 func TestImpatientChecksDoNotStarveRenewal(t *testing.T) {
-	for _, pause := range []time.Duration{0, 50 * time.Microsecond, time.Millisecond, 10 * time.Millisecond} {
+	for _, pause := range []time.Duration{
+		0, 50 * time.Microsecond, time.Millisecond,
+		10 * time.Millisecond,
+	} {
 		t.Run(pause.String(), func(t *testing.T) {
 			b := hook()
 			b.renew = func(ctx context.Context, c backend.Claim) error {
@@ -260,21 +278,22 @@ func TestImpatientChecksDoNotStarveRenewal(t *testing.T) {
 					return ctx.Err()
 				}
 			}
-			bubble(t, b, locker.Config{TTL: 10 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-				g := mustLock(t, l, "k")
-				start := time.Now()
-				for time.Since(start) < 30*time.Second {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-					err := g.Check(ctx)
-					cancel()
-					if errors.Is(err, locker.ErrLost) {
-						t.Errorf("lost after %v: %v", time.Since(start), err)
-						break
+			bubble(t, b, locker.Config{TTL: 10 * time.Second},
+				func(t *testing.T, l *locker.Client[struct{}]) {
+					g := mustLock(t, l, "k")
+					start := time.Now()
+					for time.Since(start) < 30*time.Second {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+						err := g.Check(ctx)
+						cancel()
+						if errors.Is(err, locker.ErrLost) {
+							t.Errorf("lost after %v: %v", time.Since(start), err)
+							break
+						}
+						time.Sleep(pause)
 					}
-					time.Sleep(pause)
-				}
-				_ = g.Unlock()
-			})
+					_ = g.Unlock()
+				})
 		})
 	}
 }
@@ -289,11 +308,17 @@ func TestGoexit(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_ = locker.Do(context.Background(), l, "k", func(context.Context, struct{}) error { runtime.Goexit(); return nil })
+			_ = locker.Do(context.Background(), l, "k", func(context.Context, struct{}) error {
+				runtime.Goexit()
+				return nil
+			})
 		}()
 		<-done
 		wantHeld(t, b, "k", false)
-		l2, _ := locker.New(b, func(context.Context, locker.Hold) (int, error) { runtime.Goexit(); return 0, nil }, locker.Config{})
+		l2, _ := locker.New(b, func(context.Context, locker.Hold) (int, error) {
+			runtime.Goexit()
+			return 0, nil
+		}, locker.Config{})
 		done = make(chan struct{})
 		go func() {
 			defer close(done)
@@ -308,8 +333,8 @@ func TestGoexit(t *testing.T) {
 }
 
 // A renewal that is in flight when Unlock is called says that the hold is gone. So it was lost,
-// whatever the release comes to: it may be answered when the lease would have ended by itself, or be
-// repeated because it was not answered, and what it was to save is not saved.
+// whatever the release comes to: it may be answered when the lease would have ended by itself, or
+// be repeated because it was not answered, and what it was to save is not saved.
 //
 // covers: B3, B8
 func TestUnlockOfAHoldThatARenewalHasRefuted(t *testing.T) {
@@ -395,8 +420,8 @@ func TestBackendThatCannotBeCompared(t *testing.T) {
 	}
 }
 
-// stalled is an EventObserver that keeps the lease that an acquirer got, once, until it is over: as a
-// process does that was stopped just then.
+// stalled is an EventObserver that keeps the lease that an acquirer got, once, until it is over: as
+// a process does that was stopped just then.
 type stalled struct {
 	locker.Observer
 	by atomic.Int64 // how long
@@ -415,31 +440,33 @@ func TestLeaseThatIsLostBeforeItIsGiven(t *testing.T) {
 	b := hook()
 	b.renew = func(context.Context, backend.Claim) error { return errSilence }
 	o := &stalled{Observer: locker.Observers()}
-	bubble(t, b, locker.Config{TTL: 10 * time.Second, Observer: o}, func(t *testing.T, l *locker.Client[struct{}]) {
-		held := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
-		if _, err := b.Backend.TryAcquire(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
-		first, second := make(chan *locker.Guard[struct{}], 1), make(chan *locker.Guard[struct{}], 1)
-		go func() { first <- mustLock(t, l, "k") }()
-		synctest.Wait()
-		go func() { second <- mustLock(t, l, "k") }()
-		synctest.Wait()
-		o.by.Store(int64(11 * time.Second))
-		if _, err := b.Backend.Release(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
-		g := <-first
-		_, err := g.Value()
-		wantErr(t, err, locker.ErrLost)
-		select {
-		case other := <-second:
-			if err := other.Unlock(); err != nil {
-				t.Error(err)
+	bubble(t, b, locker.Config{TTL: 10 * time.Second, Observer: o},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			held := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
+			if _, err := b.Backend.TryAcquire(t.Context(), held); err != nil {
+				t.Fatal(err)
 			}
-		case <-time.After(time.Minute):
-			t.Error("the second waits for the Unlock of a hold that was lost")
-		}
-		wantErr(t, g.Unlock(), locker.ErrLost)
-	})
+			first, second := make(chan *locker.Guard[struct{}], 1),
+				make(chan *locker.Guard[struct{}], 1)
+			go func() { first <- mustLock(t, l, "k") }()
+			synctest.Wait()
+			go func() { second <- mustLock(t, l, "k") }()
+			synctest.Wait()
+			o.by.Store(int64(11 * time.Second))
+			if _, err := b.Backend.Release(t.Context(), held); err != nil {
+				t.Fatal(err)
+			}
+			g := <-first
+			_, err := g.Value()
+			wantErr(t, err, locker.ErrLost)
+			select {
+			case other := <-second:
+				if err := other.Unlock(); err != nil {
+					t.Error(err)
+				}
+			case <-time.After(time.Minute):
+				t.Error("the second waits for the Unlock of a hold that was lost")
+			}
+			wantErr(t, g.Unlock(), locker.ErrLost)
+		})
 }

@@ -19,12 +19,12 @@ import (
 const withdrawGrace = 100 * time.Millisecond
 
 const (
-	// maxTimeout caps what defaults to the TTL: a hung store does not silence Lock, and an Unlock that
-	// leaves something, for longer.
+	// maxTimeout caps what defaults to the TTL: a hung store does not silence Lock, and an Unlock
+	// that leaves something, for longer.
 	maxTimeout = 30 * time.Second
 
-	// maxRelease is that of an Unlock that only releases. The lease does the same by itself, and whoever
-	// ends a process gives it no more than 10 to 30 s.
+	// maxRelease is that of an Unlock that only releases. The lease does the same by itself, and
+	// whoever ends a process gives it no more than 10 to 30 s.
 	maxRelease = 5 * time.Second
 )
 
@@ -33,8 +33,8 @@ func timeout(configured, ttl time.Duration) time.Duration {
 	return cmp.Or(configured, min(ttl, maxTimeout))
 }
 
-// releaseTimeout is how long a release may take. What claim leaves in the store, a value or the mark of a
-// job, nothing else leaves: it is tried for longer.
+// releaseTimeout is how long a release may take. What claim leaves in the store, a value or the
+// mark of a job, nothing else leaves: it is tried for longer.
 func (c *core) releaseTimeout(claim *backend.Claim) time.Duration {
 	most := maxRelease
 	if claim.Save != nil || claim.NotBefore > 0 { // safeguard: release-leaves
@@ -47,10 +47,11 @@ func (c *core) releaseTimeout(claim *backend.Claim) time.Duration {
 // the hold gone when it is repeated: the first has left it, or else the hold ended before it.
 var errReleasedBefore = errors.New("the lease is over, and a release before was not answered")
 
-// release tells the store that claim is over, again and again until it answers or the timeout is over.
-// It never runs on the caller's ctx, which may be long done and gives values alone: a release under
-// a dead ctx is not sent at all, and the lock stays for a TTL (redsync, open-match#1578, ncps#913).
-// What it leaves to the lease's end when the store stays silent is not an error of safety.
+// release tells the store that claim is over, again and again until it answers or the timeout is
+// over. It never runs on the caller's ctx, which may be long done and gives values alone: a release
+// under a dead ctx is not sent at all, and the lock stays for a TTL (redsync, open-match#1578,
+// ncps#913). What it leaves to the lease's end when the store stays silent is not an error of
+// safety.
 //
 // Safety: what is written is the end of the hold of this claim's owner, and no other's: a store
 // compares the owner, so a release that lands late, or twice, or after the lease was granted to
@@ -61,7 +62,9 @@ var errReleasedBefore = errors.New("the lease is over, and a release before was 
 // The first request is made by store, if that is not nil: then All has others beside it, see batch.
 // Nearly every release is answered at once, and the backend bounds each request: so the first has
 // a ctx that never ends, unless a timeout is configured that may be shorter.
-func (c *core) release(ctx context.Context, claim *backend.Claim, store backend.Backend, info Hold) (err error) {
+func (c *core) release(ctx context.Context, claim *backend.Claim, store backend.Backend,
+	info Hold,
+) (err error) {
 	ctx, end := c.observe(context.WithoutCancel(ctx), OpRelease, info)
 	defer func() { end(info, err) }()
 	if c.cfg.ReleaseTimeout > 0 {
@@ -72,7 +75,8 @@ func (c *core) release(ctx context.Context, claim *backend.Claim, store backend.
 	began := time.Now() // what the first takes counts against the timeout of all
 	told, err := cmp.Or(store, c.b).Release(ctx, *claim)
 	if err != nil && !released(err) {
-		return c.releaseAgain(ctx, claim, info, err, c.releaseTimeout(claim)-time.Since(began)) // safeguard: first-release
+		// safeguard: first-release
+		return c.releaseAgain(ctx, claim, info, err, c.releaseTimeout(claim)-time.Since(began))
 	}
 	if told.Waiting > 0 && c.events != nil {
 		c.events.Event(ctx, Event{Kind: EventRelease, Released: told})
@@ -82,9 +86,11 @@ func (c *core) release(ctx context.Context, claim *backend.Claim, store backend.
 }
 
 // detached returns a context with the values of ctx, which ends after limit, or when Close runs out
-// of time. After that, an Unlock that comes late still asks the store: it has nobody who waits for it
-// but its own caller.
-func (c *core) detached(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+// of time. After that, an Unlock that comes late still asks the store: it has nobody who waits for
+// it but its own caller.
+func (c *core) detached(ctx context.Context,
+	limit time.Duration,
+) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	if c.cut.Err() != nil { // safeguard: release-after-close
 		return ctx, cancel
@@ -99,22 +105,25 @@ func released(err error) bool {
 	return err == nil || errors.Is(err, backend.ErrLost) || backend.Refused(err)
 }
 
-// releaseAgain repeats a release that was not answered, until it is or rest is over; then it goes on
-// behind the caller. A repeated release is the same write, which a store executes once with effect.
-// So ErrLost says two things: that an earlier one has ended the hold, if one of them was not
-// answered; that the hold was gone before, if each was refused or never arrived. A release that
-// leaves something cannot tell the first from a hold that ended otherwise, see errReleasedBefore. So
-// whether it saved is looked up: a state has the token of the hold that saved it, and no other hold
-// writes the same. If another has saved since, nobody knows (TestUnlockAfterALostReply,
+// releaseAgain repeats a release that was not answered, until it is or rest is over; then it goes
+// on behind the caller. A repeated release is the same write, which a store executes once with
+// effect. So ErrLost says two things: that an earlier one has ended the hold, if one of them was
+// not answered; that the hold was gone before, if each was refused or never arrived. A release that
+// leaves something cannot tell the first from a hold that ended otherwise, see errReleasedBefore.
+// So whether it saved is looked up: a state has the token of the hold that saved it, and no other
+// hold writes the same. If another has saved since, nobody knows (TestUnlockAfterALostReply,
 // TestUnlockRefusedAndThenLost, TestStoreSaveWithoutAnAnswer).
-func (c *core) releaseAgain(ctx context.Context, claim *backend.Claim, info Hold, err error, rest time.Duration) error {
+func (c *core) releaseAgain(ctx context.Context, claim *backend.Claim, info Hold, err error,
+	rest time.Duration,
+) error {
 	ctx, cancel := c.detached(ctx, rest)
 	defer cancel()
 	retry := waiting.NewBackoff(retryFirst, retryMost)
 	unknown := false
 	cause := err
 	for {
-		unknown = unknown || backend.AnswerOf(err) == backend.Unknown // safeguard: release-unknown-stays
+		// safeguard: release-unknown-stays
+		unknown = unknown || backend.AnswerOf(err) == backend.Unknown
 		if !waiting.Pause(ctx, retry.Next()) {
 			c.pending.add(ctx, claim, info) // safeguard: release-behind
 			return fmt.Errorf("store did not confirm, the lease runs out by itself: %w", cause)
@@ -127,8 +136,8 @@ func (c *core) releaseAgain(ctx context.Context, claim *backend.Claim, info Hold
 		case errors.Is(err, backend.ErrLost) && unknown: // safeguard: release-refused-before
 			// Whoever releases believed in the hold when it did. Until that belief's deadline only
 			// a release of this claim can have ended the hold, and the one that was not answered is
-			// such a release. After it, there is nothing to tell the caller: the hold was good until
-			// the call.
+			// such a release. After it, there is nothing to tell the caller: the hold was good
+			// until the call.
 			if claim.Save != nil {
 				saved, failed := c.b.Saved(ctx, claim.Key)
 				if failed == nil && bytes.Equal(saved, claim.Save) { // safeguard: save-unconfirmed
@@ -147,8 +156,8 @@ func (c *core) releaseAgain(ctx context.Context, claim *backend.Claim, info Hold
 }
 
 // withdraw releases a claim that came to nothing, and returns when that was tried, or the store has
-// been silent for too long; then it goes on behind the caller, for as long as the claim's lease could
-// last.
+// been silent for too long; then it goes on behind the caller, for as long as the claim's lease
+// could last.
 //
 // Thousands may be withdrawn at once, and the store may have as many attempts of theirs to answer
 // first. Each caller waits for its own as long as those before it are answered: when all have
@@ -157,8 +166,8 @@ func (c *core) withdraw(ctx context.Context, claim *backend.Claim, info Hold) {
 	c.pending.await(c.pending.add(ctx, claim, info)) // safeguard: withdrawn-before-return
 }
 
-// waitGrace waits until done is closed, for withdrawGrace at most, and reports whether it was. Nil is
-// nothing to wait for.
+// waitGrace waits until done is closed, for withdrawGrace at most, and reports whether it was. Nil
+// is nothing to wait for.
 func waitGrace(done <-chan struct{}) bool {
 	if done == nil {
 		return true
@@ -173,7 +182,8 @@ func waitGrace(done <-chan struct{}) bool {
 	}
 }
 
-// behind calls f, and goes on behind the caller if that takes long. It reports whether f has returned.
+// behind calls f, and goes on behind the caller if that takes long. It reports whether f has
+// returned.
 func behind(f func()) bool {
 	done := make(chan struct{})
 	go func() {
@@ -183,11 +193,12 @@ func behind(f func()) bool {
 	return waitGrace(done)
 }
 
-// pending are releases that the store has not confirmed, of claims that nobody wants. Up to maxWorkers
-// goroutines see to them, each with one request at a time, one key after the other; those of a key go
-// together, as thousands may give up at once that wait for one. While the store is silent, to the rest
-// of the client as well, that is one goroutine, as a probe: what is sent to a store that is away only
-// waits in the client library. What is not confirmed within the claim's TTL has run out by itself.
+// pending are releases that the store has not confirmed, of claims that nobody wants. Up to
+// maxWorkers goroutines see to them, each with one request at a time, one key after the other;
+// those of a key go together, as thousands may give up at once that wait for one. While the store
+// is silent, to the rest of the client as well, that is one goroutine, as a probe: what is sent to
+// a store that is away only waits in the client library. What is not confirmed within the claim's
+// TTL has run out by itself.
 //
 // Nothing here is needed for safety: a lease that is never released ends by itself. It is for those
 // who wait for the key, and for the store, which would have a place in the queue for each. So the
@@ -207,9 +218,9 @@ type pending struct {
 	unconfirmed int       // releases left to their leases since the last log
 }
 
-// A pendingKey has those of one key. A request takes along what has come while a first one before it
-// was in flight; more are in flight at once only if they are full. A repeated one, which may take
-// longer, keeps nobody waiting.
+// A pendingKey has those of one key. A request takes along what has come while a first one before
+// it was in flight; more are in flight at once only if they are full. A repeated one, which may
+// take longer, keeps nobody waiting.
 type pendingKey struct {
 	name  string
 	list  []pendingRelease // oldest first
@@ -219,15 +230,15 @@ type pendingKey struct {
 }
 
 const (
-	// maxPending bounds the list when the store has been silent for StoreTimeout. Beyond, the oldest of
-	// a key is left to its lease.
+	// maxPending bounds the list when the store has been silent for StoreTimeout. Beyond, the
+	// oldest of a key is left to its lease.
 	maxPending = 1 << 12
 
 	// maxWorkers is how many requests are in flight at once.
 	maxWorkers = 64
 
-	// fewPending are answered within withdrawGrace by any store that is at work, and more within firstTry,
-	// which is how long the first request of each may take.
+	// fewPending are answered within withdrawGrace by any store that is at work, and more within
+	// firstTry, which is how long the first request of each may take.
 	fewPending = 8
 	firstTry   = time.Second
 )
@@ -242,7 +253,8 @@ type pendingRelease struct {
 }
 
 // patience is for how much longer the store may answer nothing before it counts as silent: it has
-// more time if many are pending, as it was asked for much then, and answers each late. The caller has mu.
+// more time if many are pending, as it was asked for much then, and answers each late. The caller
+// has mu.
 func (p *pending) patience() time.Duration {
 	all := withdrawGrace
 	if p.listed+p.sent > fewPending {
@@ -251,9 +263,9 @@ func (p *pending) patience() time.Duration {
 	return all - time.Since(p.lastReply)
 }
 
-// silent reports whether the store answers nobody, and is only probed. One that answers others of this
-// client may have a single shard that is away, which must not keep the others' releases waiting. The
-// caller has mu.
+// silent reports whether the store answers nobody, and is only probed. One that answers others of
+// this client may have a single shard that is away, which must not keep the others' releases
+// waiting. The caller has mu.
 func (p *pending) silent() bool {
 	if p.core.silence() < firstTry { // safeguard: shard-away
 		return false
@@ -262,17 +274,24 @@ func (p *pending) silent() bool {
 }
 
 // add has claim released behind the caller. tried is closed when that was tried; nil if it is not.
-func (p *pending) add(ctx context.Context, claim *backend.Claim, info Hold) (tried <-chan struct{}) {
-	d := pendingRelease{context.WithoutCancel(ctx), *claim, info, time.Now().Add(claim.TTL + maxTimeout), make(chan struct{})}
+func (p *pending) add(ctx context.Context, claim *backend.Claim,
+	info Hold,
+) (tried <-chan struct{}) {
+	d := pendingRelease{
+		context.WithoutCancel(ctx), *claim, info,
+		time.Now().Add(claim.TTL + maxTimeout), make(chan struct{}),
+	}
 	p.ask.Do(func() {
 		p.most = backend.MaxReleaseAll
-		if _, err := p.core.b.ReleaseAll(d.ctx, nil); errors.Is(err, errors.ErrUnsupported) { // it asks nobody
+		// It asks nobody.
+		if _, err := p.core.b.ReleaseAll(d.ctx, nil); errors.Is(err, errors.ErrUnsupported) {
 			p.most = 1
 		}
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.core.cut.Err() != nil { // Close has no more time: with mu, so that close counts it, or this does
+	// Close has no more time: with mu, so that close counts it, or this does.
+	if p.core.cut.Err() != nil {
 		p.unconfirmed++
 		return nil
 	}
@@ -287,10 +306,11 @@ func (p *pending) add(ctx context.Context, claim *backend.Claim, info Hold) (tri
 }
 
 // put puts d at the end of its key's list. The lists are bounded once the store has been silent for
-// StoreTimeout, when those who wait have given up as well, and not before: thousands that give up at
-// once may have so much in flight that nothing is answered for seconds on a busy machine, and what is
-// left out keeps its place in a queue, in front of others, until that lapses. Until then the lists are
-// as long as what was given up meanwhile, and shorten by themselves. The caller has mu.
+// StoreTimeout, when those who wait have given up as well, and not before: thousands that give up
+// at once may have so much in flight that nothing is answered for seconds on a busy machine, and
+// what is left out keeps its place in a queue, in front of others, until that lapses. Until then
+// the lists are as long as what was given up meanwhile, and shorten by themselves. The caller has
+// mu.
 func (p *pending) put(d pendingRelease) {
 	k := p.keys[d.claim.Key]
 	if k == nil {
@@ -309,8 +329,8 @@ func (p *pending) put(d pendingRelease) {
 	}
 }
 
-// shorten leaves the oldest to their leases that are too many: of the keys whose turn it is, as those whose
-// requests are in flight are few. The caller has mu.
+// shorten leaves the oldest to their leases that are too many: of the keys whose turn it is, as
+// those whose requests are in flight are few. The caller has mu.
 func (p *pending) shorten() {
 	for p.listed > maxPending && len(p.next) > 0 {
 		k := p.turn()
@@ -326,7 +346,8 @@ func (p *pending) line(k *pendingKey) {
 	switch {
 	case len(k.list) == 0 && k.sent == 0:
 		delete(p.keys, k.name)
-	case !k.queue && len(k.list) > 0 && (k.first == 0 || len(k.list) >= p.most): // safeguard: withdrawn-full
+	// safeguard: withdrawn-full
+	case !k.queue && len(k.list) > 0 && (k.first == 0 || len(k.list) >= p.most):
 		k.queue = true
 		p.next = append(p.next, k)
 	}
@@ -356,7 +377,8 @@ func (p *pending) take() (*pendingKey, []pendingRelease) {
 
 // untried reports whether one of some was never tried.
 func untried(some []pendingRelease) bool {
-	return slices.ContainsFunc(some, func(d pendingRelease) bool { return d.tried != nil }) // safeguard: withdrawn-first
+	// safeguard: withdrawn-first
+	return slices.ContainsFunc(some, func(d pendingRelease) bool { return d.tried != nil })
 }
 
 // help starts another worker, if there is work for it. The caller has mu.
@@ -368,8 +390,8 @@ func (p *pending) help() {
 	}
 }
 
-// await waits until a release was tried, for as long as others are answered: so of thousands the last
-// waits for as long as the store needs, and none waits for a store that is silent.
+// await waits until a release was tried, for as long as others are answered: so of thousands the
+// last waits for as long as the store needs, and none waits for a store that is silent.
 func (p *pending) await(tried <-chan struct{}) {
 	for tried != nil {
 		p.mu.Lock()
@@ -428,19 +450,22 @@ func (p *pending) work() {
 	}
 	p.mu.Unlock()
 	if left > 0 {
-		c.cfg.Logger.Warn("holdfast: releases that the store did not confirm were not repeated any more; the leases run out by themselves",
+		c.cfg.Logger.Warn("holdfast: releases that the store did not confirm were not "+
+			"repeated any more; the leases run out by themselves",
 			"releases", left)
 	}
 }
 
-// try makes one request, and puts back what is not answered and still matters: as long as the claim's
-// lease, or an attempt of it that is in flight, may last. It reports whether anything was answered.
+// try makes one request, and puts back what is not answered and still matters: as long as the
+// claim's lease, or an attempt of it that is in flight, may last. It reports whether anything was
+// answered.
 func (p *pending) try(k *pendingKey, some []pendingRelease) (answered bool) {
 	c := p.core
 	answers := p.release(some)
 	for i, err := range answers {
 		if released(err) && err != nil && !errors.Is(err, backend.ErrLost) {
-			c.cfg.Logger.Warn("holdfast: could not release a lock; its lease runs out by itself", "key", some[i].info.Key, "error", err)
+			c.cfg.Logger.Warn("holdfast: could not release a lock; its lease runs out by itself",
+				"key", some[i].info.Key, "error", err)
 		}
 	}
 	p.mu.Lock()
@@ -471,8 +496,8 @@ func (p *pending) try(k *pendingKey, some []pendingRelease) (answered bool) {
 	return answered
 }
 
-// release asks once for some, and returns what the store says of each. A request for several is nobody's
-// in particular, so it has the values of no ctx.
+// release asks once for some, and returns what the store says of each. A request for several is
+// nobody's in particular, so it has the values of no ctx.
 func (p *pending) release(some []pendingRelease) []error {
 	c := p.core
 	ctx, limit := context.Background(), time.Duration(0)
@@ -495,7 +520,10 @@ func (p *pending) release(some []pendingRelease) []error {
 	answers, err := make([]error, 1), error(nil)
 	if len(some) == 1 {
 		_, answers[0] = c.b.Release(ctx, claims[0])
-	} else if answers, err = c.b.ReleaseAll(ctx, claims); err == nil && len(answers) != len(some) { // safeguard: release-answers
+	} else {
+		answers, err = c.b.ReleaseAll(ctx, claims)
+	}
+	if err == nil && len(answers) != len(some) { // safeguard: release-answers
 		err = fmt.Errorf("%d answers to a release of %d claims", len(answers), len(some))
 	}
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 // most holds are shorter, and a watch costs the store as much as the lock.
 const watchAfter = time.Second
 
-// leaseOf starts to look after what the store has just granted: it makes the lease of a wait's claim.
+// leaseOf starts to look after what the store has just granted: it makes the lease of a wait's
+// claim.
 //
 // Safety: until is the deadline of the grant, counted by the caller from before a request that the
 // store executed later (attempt, handedOver), so belief ends before the store's lease does. The
@@ -35,9 +36,11 @@ func (w *wait) leaseOf(g backend.Grant, until, now instant) *lease {
 	l.core, l.claim, l.info, l.finish, l.cohort = c, w.claim, w.info, w.finish, w.cohort
 	l.token, l.spare, l.granted, l.until = g.Token, max(g.Reserved-1, 0), now, until
 	l.tookOver = g.TookOver
-	l.claim.NoneInFlight = !w.unsure // all that follows names this claim: its release says whether a tombstone is needed
+	// All that follows names this claim: its release says whether a tombstone is needed.
+	l.claim.NoneInFlight = !w.unsure
 	l.claim.Before, l.queued = w.before, w.refToken != 0
-	l.claim.Load, l.claim.NotBefore, l.claim.Awaited, l.stored = false, 0, 0, g.State // what a claim asks for it asks once
+	// What a claim asks for it asks once.
+	l.claim.Load, l.claim.NotBefore, l.claim.Awaited, l.stored = false, 0, 0, g.State
 	// A lease that was handed over by the store is short until it is renewed for the first time.
 	l.renewAt = now + min(l.interval(), (until-now)/3)
 	if c.caps.Loss {
@@ -63,8 +66,8 @@ func (l *lease) interval() instant {
 	return instant(third - third/10 + jitter.N(third/5+1))
 }
 
-// next is how long it is until the timer has something to do: the deadline at the latest, so that no
-// end of belief waits for an answer. The caller has mu.
+// next is how long it is until the timer has something to do: the deadline at the latest, so that
+// no end of belief waits for an answer. The caller has mu.
 func (l *lease) next(now instant) time.Duration {
 	at := l.until
 	if l.renewing == nil && !l.waiting {
@@ -128,7 +131,8 @@ func (l *lease) tick() {
 }
 
 // endRenewal has a lease whose hold MaxHold has ended renewed no more. If that hold's Unlock was
-// quicker, the lease may be another hold's by now, which is renewed: so the timer is set either way.
+// quicker, the lease may be another hold's by now, which is renewed: so the timer is set either
+// way.
 func (l *lease) endRenewal(h *hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,7 +153,8 @@ func (l *lease) renewDue() {
 	l.mu.Lock()
 	l.waiting = false
 	if l.state != leaseGood || l.renewing != nil || now < l.renewAt || now >= l.until {
-		if l.state == leaseGood && now < l.until { // else the timer, which is never set past the deadline, is about to tell
+		// Else the timer, which is never set past the deadline, is about to tell.
+		if l.state == leaseGood && now < l.until {
 			l.timer.Reset(l.next(now)) // safeguard: turn-after-check
 		}
 		l.mu.Unlock()
@@ -162,9 +167,9 @@ func (l *lease) renewDue() {
 	_ = l.renew(ctx, h)
 }
 
-// begin makes a renewal or a Check the one under way; renew ends it. There is one at a time, so that
-// answers come in the order of the requests, and an Unlock has one to wait for. It is given no longer
-// than the deadline: after that no answer counts. The caller has mu.
+// begin makes a renewal or a Check the one under way; renew ends it. There is one at a time, so
+// that answers come in the order of the requests, and an Unlock has one to wait for. It is given no
+// longer than the deadline: after that no answer counts. The caller has mu.
 func (l *lease) begin(ctx context.Context, h *hold, limit time.Duration) context.Context {
 	if h != nil && ctx == context.Background() {
 		ctx = context.WithoutCancel(h.parent)
@@ -200,8 +205,10 @@ func (l *lease) renew(ctx context.Context, h *hold) error {
 	err := c.b.Renew(ctx, l.claim)
 	trouble := troubleOf(ctx, err)
 	end(info, err)
-	// Two answers are definite: the store has no such lease, or the key has become something else's.
-	refuted := errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign) // safeguard: refuted
+	// Two answers are definite: the store has no such lease, or the key has become something
+	// else's.
+	// safeguard: refuted
+	refuted := errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign)
 
 	l.mu.Lock()
 	l.stop()
@@ -235,7 +242,8 @@ func (l *lease) renew(ctx context.Context, h *hold) error {
 		}
 		if now >= l.renewAt { // the renewal was due, and is again after a moment
 			if l.retry == nil {
-				l.retry = waiting.NewBackoff(min(retryFirst, l.claim.TTL/12), min(retryMost, l.claim.TTL/12))
+				l.retry = waiting.NewBackoff(min(retryFirst, l.claim.TTL/12),
+					min(retryMost, l.claim.TTL/12))
 			}
 			l.renewAt = now + instant(l.retry.Next())
 		}
@@ -248,8 +256,9 @@ func (l *lease) renew(ctx context.Context, h *hold) error {
 	return err
 }
 
-// troubleOf is what err, of a renewal under ctx, says of the store. It is nil after a yes, and if the
-// renewal was withdrawn. That its time was over is in the text alone: a ctx of ours is not the caller's.
+// troubleOf is what err, of a renewal under ctx, says of the store. It is nil after a yes, and if
+// the renewal was withdrawn. That its time was over is in the text alone: a ctx of ours is not the
+// caller's.
 func troubleOf(ctx context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(ctx.Err(), context.Canceled): // safeguard: renewal-withdrawn
@@ -260,19 +269,21 @@ func troubleOf(ctx context.Context, err error) error {
 	return wrapUnknown(err)
 }
 
-// noteTrouble keeps why the store has not confirmed the lease, nil if it has, and returns what logs it: the
-// first time, and when it is over. The caller has mu, and log is called without.
+// noteTrouble keeps why the store has not confirmed the lease, nil if it has, and returns what logs
+// it: the first time, and when it is over. The caller has mu, and log is called without.
 func (l *lease) noteTrouble(info Hold, why error, now instant) (log func()) {
 	before, left, logger := l.trouble, time.Duration(l.until-now), l.core.cfg.Logger
 	l.trouble = why // safeguard: last-trouble
 	switch {
 	case before == nil && why != nil:
 		return func() {
-			logger.Warn("holdfast: the store does not confirm a lock", "key", info.Key, "token", info.Token, "lease_seconds", left.Seconds(), "error", why)
+			logger.Warn("holdfast: the store does not confirm a lock", "key", info.Key,
+				"token", info.Token, "lease_seconds", left.Seconds(), "error", why)
 		}
 	case before != nil && why == nil: // safeguard: trouble-over
 		return func() {
-			logger.Info("holdfast: the store confirms the lock again", "key", info.Key, "token", info.Token)
+			logger.Info("holdfast: the store confirms the lock again", "key", info.Key,
+				"token", info.Token)
 		}
 	}
 	return func() {}
@@ -291,7 +302,8 @@ func (l *lease) check(ctx context.Context, h *hold) error {
 		if under == nil && h.cause == nil && l.state == leaseGood {
 			asked := l.begin(context.WithoutCancel(ctx), h, l.claim.TTL/6)
 			l.mu.Unlock()
-			answer := make(chan error, 1) // one slot: a caller that has left does not keep the renewal from ending
+			// One slot: a caller that has left does not keep the renewal from ending.
+			answer := make(chan error, 1)
 			go func() { answer <- l.renew(asked, h) }()
 			select {
 			case err := <-answer:
@@ -314,7 +326,8 @@ func (l *lease) check(ctx context.Context, h *hold) error {
 	}
 }
 
-// maxWatched is how many leases of a client are watched for their loss at once: each costs a goroutine.
+// maxWatched is how many leases of a client are watched for their loss at once: each costs a
+// goroutine.
 const maxWatched = 1 << 10
 
 // beginWatch has the lease watched, or looks again later if too many are. The caller has mu.
@@ -361,7 +374,8 @@ func (l *lease) watch(ctx context.Context) {
 				return
 			}
 		}
-		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, backend.ErrClosed) || !waiting.Pause(ctx, retry.Next()) { // safeguard: watch-again
+		final := errors.Is(err, errors.ErrUnsupported) || errors.Is(err, backend.ErrClosed)
+		if final || !waiting.Pause(ctx, retry.Next()) { // safeguard: watch-again
 			return // the renewal decides
 		}
 	}
@@ -395,8 +409,8 @@ const (
 // of it. Renewals that wait for that part must not keep those of the rest waiting. So one counts
 // until it ends, or until one that was sent later has: a single server answers in the order of the
 // requests, so what was overtaken waits for something else. If none ends, all in flight may be of
-// the silent part, and after a moment they count no more. They are at most one for each lease; while
-// nothing answers, maxRenewals for each such moment (TestSilentPartOfTheStore).
+// the silent part, and after a moment they count no more. They are at most one for each lease;
+// while nothing answers, maxRenewals for each such moment (TestSilentPartOfTheStore).
 type renewals struct {
 	mu      sync.Mutex
 	sent    int64       // how many were sent ever: each has the number that it made of this,
@@ -405,8 +419,8 @@ type renewals struct {
 	due     minHeap[dueLease]
 }
 
-// run has l renewed when its turn comes, in a goroutine of its own. The deadline by which the list is
-// ordered is as of now; if a Check moves it meanwhile, renewDue finds nothing due.
+// run has l renewed when its turn comes, in a goroutine of its own. The deadline by which the list
+// is ordered is as of now; if a Check moves it meanwhile, renewDue finds nothing due.
 func (r *renewals) run(l *lease) {
 	l.mu.Lock()
 	d := dueLease{l, l.until, l.retry != nil}
@@ -427,7 +441,8 @@ func (r *renewals) send() {
 			r.settle(n)
 		}()
 		if r.stalled == nil {
-			r.stalled = time.AfterFunc(stalledAfter, func() { r.settle(math.MaxInt64) }) // safeguard: renewals-stalled
+			// safeguard: renewals-stalled
+			r.stalled = time.AfterFunc(stalledAfter, func() { r.settle(math.MaxInt64) })
 		}
 		r.stalled.Reset(stalledAfter)
 	}
@@ -441,8 +456,8 @@ func (r *renewals) settle(n int64) {
 	r.send()
 }
 
-// A dueLease is a lease that is to be renewed, until when it is good, and whether its last renewal had
-// no answer: then others go first, as it may be of a part of the store that is silent.
+// A dueLease is a lease that is to be renewed, until when it is good, and whether its last renewal
+// had no answer: then others go first, as it may be of a part of the store that is silent.
 type dueLease struct {
 	lease      *lease
 	until      instant

@@ -91,8 +91,8 @@ func TestSlowCheckDoesNotEndRenewal(t *testing.T) {
 	})
 }
 
-// The timer has fired for MaxHold when Unlock is quicker, and hands the lease on: it is renewed for the
-// next hold.
+// The timer has fired for MaxHold when Unlock is quicker, and hands the lease on: it is renewed for
+// the next hold.
 func TestUnlockIsQuickerThanMaxHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := membackend.New()
@@ -114,7 +114,8 @@ func TestUnlockIsQuickerThanMaxHold(t *testing.T) {
 		}()
 		synctest.Wait()
 		h := g.h
-		h.lease.timer.Stop() // it has fired: tick has found that MaxHold is over, and has the mutex no more
+		// It has fired: tick has found that MaxHold is over, and has the mutex no more.
+		h.lease.timer.Stop()
 		if err := g.Unlock(); err != nil {
 			t.Error(err)
 		}
@@ -218,8 +219,8 @@ func TestWatchedLeasesAreBounded(t *testing.T) {
 	})
 }
 
-// A renewal that begins while an Unlock is at work reads nothing of the lease that handing it on writes. It shows
-// under the race detector alone.
+// A renewal that begins while an Unlock is at work reads nothing of the lease that handing it on
+// writes. It shows under the race detector alone.
 func TestRenewalBesideAHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var renews atomic.Int64

@@ -70,7 +70,10 @@ func Scoped[T any](open Binder[T], closing func(T) error) Binder[T] {
 func holdOf(ctx context.Context, info Hold, who string) (of holdContext, err error) {
 	of, ok := ctx.Value(holdKey{}).(holdContext)
 	if !ok || of.h.info != info {
-		err = &backend.InvalidError{Field: "ctx", Reason: "is not that of the hold: " + who + " needs the one that the Binder got"}
+		err = &backend.InvalidError{
+			Field:  "ctx",
+			Reason: "is not that of the hold: " + who + " needs the one that the Binder got",
+		}
 	}
 	return of, err
 }
@@ -85,9 +88,10 @@ type resource struct {
 }
 
 // resources are those that are open in this process, by key. They are few: one for each key that is
-// held with a Scoped binder. They are the process's and not a Client's, as that is what is promised:
-// of two Clients of one Backend, with binders of different types, one may be handed the key that the
-// other has just lost, and what the other opened may still be open.
+// held with a Scoped binder. They are the process's and not a Client's, as that is what is
+// promised:
+// of two Clients of one Backend, with binders of different types, one may be handed the key that
+// the other has just lost, and what the other opened may still be open.
 var resources = struct {
 	sync.Mutex
 	open map[string][]*resource
@@ -127,8 +131,8 @@ func (r *resource) enter(ctx holdContext) error {
 }
 
 // excludedBy reports whether r must not be open beside other: as their claims must not hold
-// together. Of permits those are waited for whose hold knows that it is over, by whatever ended it: its
-// lease may run out while it is closed, and then the store has a permit for the next.
+// together. Of permits those are waited for whose hold knows that it is over, by whatever ended it:
+// its lease may run out while it is closed, and then the store has a permit for the next.
 func (r *resource) excludedBy(other *resource) bool {
 	mine, theirs := r.hold.lease, other.hold.lease
 	switch {
@@ -136,7 +140,8 @@ func (r *resource) excludedBy(other *resource) bool {
 		return false
 	case mine.claim.Reentrant && theirs.claim.Reentrant:
 		return mine.claim.Owner != theirs.claim.Owner
-	case mine.claim.Mode != theirs.claim.Mode, mine.claim.Mode == backend.Exclusive: // safeguard: scoped-modes
+	// safeguard: scoped-modes
+	case mine.claim.Mode != theirs.claim.Mode, mine.claim.Mode == backend.Exclusive:
 		return true
 	}
 	return mine.claim.Mode == backend.Permit && other.hold.over() // safeguard: scoped-permits
@@ -147,7 +152,9 @@ func (r *resource) closed() {
 	key := r.hold.lease.claim.Key
 	resources.Lock()
 	defer resources.Unlock()
-	resources.open[key] = slices.DeleteFunc(resources.open[key], func(o *resource) bool { return o == r })
+	resources.open[key] = slices.DeleteFunc(resources.open[key], func(o *resource) bool {
+		return o == r
+	})
 	if len(resources.open[key]) == 0 {
 		delete(resources.open, key)
 	}

@@ -32,7 +32,9 @@ func switchable() (b *hooked, renew, release func(verb)) {
 		return run, func(do verb) { now.Store(&do) }
 	}
 	b.renew, renew = of(b.Backend.Renew)
-	b.release, release = of(func(ctx context.Context, c backend.Claim) error { return storetest.Release(ctx, b.Backend, c) })
+	b.release, release = of(func(ctx context.Context, c backend.Claim) error {
+		return storetest.Release(ctx, b.Backend, c)
+	})
 	return b, renew, release
 }
 
@@ -63,7 +65,8 @@ func (v *valve) bind() locker.Binder[int] {
 func (v *valve) want(t *testing.T, opened, closed int64) {
 	t.Helper()
 	if v.opened.Load() != opened || v.closed.Load() != closed {
-		t.Errorf("%d opened and %d closed, want %d and %d", v.opened.Load(), v.closed.Load(), opened, closed)
+		t.Errorf("%d opened and %d closed, want %d and %d", v.opened.Load(), v.closed.Load(),
+			opened, closed)
 	}
 	if v.most.Load() > 1 {
 		t.Errorf("%d were open together", v.most.Load())
@@ -71,7 +74,9 @@ func (v *valve) want(t *testing.T, opened, closed int64) {
 }
 
 // scoped runs f in a bubble with a Client whose guards protect what v counts.
-func scoped(t *testing.T, b backend.Backend, cfg locker.Config, v *valve, f func(t *testing.T, l *locker.Client[int])) {
+func scoped(t *testing.T, b backend.Backend, cfg locker.Config, v *valve,
+	f func(t *testing.T, l *locker.Client[int]),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l, err := locker.New(b, v.bind(), cfg)
@@ -87,7 +92,9 @@ func scoped(t *testing.T, b backend.Backend, cfg locker.Config, v *valve, f func
 	})
 }
 
-func mustScope(t *testing.T, l *locker.Client[int], key string, opts ...locker.Option) *locker.Guard[int] {
+func mustScope(t *testing.T, l *locker.Client[int], key string,
+	opts ...locker.Option,
+) *locker.Guard[int] {
 	t.Helper()
 	g, err := l.Lock(t.Context(), key, opts...)
 	if err != nil {
@@ -107,7 +114,8 @@ func TestScopedClosesInUnlockBeforeTheRelease(t *testing.T) {
 			t.Errorf("Value while it is closed: %v", err)
 		}
 		stack := make([]byte, 1<<16)
-		if !strings.Contains(string(stack[:runtime.Stack(stack, false)]), "TestScopedClosesInUnlock") {
+		if !strings.Contains(string(stack[:runtime.Stack(stack, false)]),
+			"TestScopedClosesInUnlock") {
 			t.Error("closing does not run in the goroutine that unlocks")
 		}
 		return errFlush
@@ -138,13 +146,25 @@ func TestScopedClosesWithoutUnlock(t *testing.T) {
 		do    func(renew func(verb), l *locker.Client[int])
 		want  error
 	}{
-		"loss": {locker.Config{TTL: time.Minute}, time.Minute, func(renew func(verb), _ *locker.Client[int]) {
-			renew(func(context.Context, backend.Claim) error { return backend.ErrLost })
-		}, locker.ErrLost},
-		"MaxHold": {locker.Config{TTL: time.Minute, MaxHold: time.Second}, 2 * time.Second, nil, locker.ErrMaxHold},
-		"Close": {locker.Config{TTL: time.Minute}, time.Second, func(_ func(verb), l *locker.Client[int]) {
-			go l.Close()
-		}, nil},
+		"loss": {
+			locker.Config{TTL: time.Minute},
+			time.Minute,
+			func(renew func(verb), _ *locker.Client[int]) {
+				renew(func(context.Context, backend.Claim) error { return backend.ErrLost })
+			}, locker.ErrLost,
+		},
+		"MaxHold": {
+			locker.Config{TTL: time.Minute, MaxHold: time.Second},
+			2 * time.Second, nil,
+			locker.ErrMaxHold,
+		},
+		"Close": {
+			locker.Config{TTL: time.Minute},
+			time.Second,
+			func(_ func(verb), l *locker.Client[int]) {
+				go l.Close()
+			}, nil,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, renew, _ := switchable()
@@ -255,26 +275,27 @@ func TestScopedSlowClose(t *testing.T) {
 		lost := answer != nil
 		b, renew, _ := switchable()
 		v := &valve{closing: func() error { time.Sleep(10 * time.Minute); return nil }}
-		scoped(t, b, locker.Config{TTL: time.Minute, MaxHold: 2 * time.Second}, v, func(t *testing.T, l *locker.Client[int]) {
-			g := mustScope(t, l, "k")
-			if lost {
-				renew(func(context.Context, backend.Claim) error { return answer })
-			}
-			time.Sleep(time.Second)
-			go func() {
-				time.Sleep(9 * time.Minute)
-				wantHeld(t, b, "k", !lost)
-			}()
-			switch err := g.Unlock(); {
-			case lost:
-				wantErr(t, err, locker.ErrLost)
-			case err != nil:
-				t.Error(err)
-			}
-			renew(nil)
-			wantHeld(t, b, "k", false)
-			v.want(t, 1, 1)
-		})
+		scoped(t, b, locker.Config{TTL: time.Minute, MaxHold: 2 * time.Second}, v,
+			func(t *testing.T, l *locker.Client[int]) {
+				g := mustScope(t, l, "k")
+				if lost {
+					renew(func(context.Context, backend.Claim) error { return answer })
+				}
+				time.Sleep(time.Second)
+				go func() {
+					time.Sleep(9 * time.Minute)
+					wantHeld(t, b, "k", !lost)
+				}()
+				switch err := g.Unlock(); {
+				case lost:
+					wantErr(t, err, locker.ErrLost)
+				case err != nil:
+					t.Error(err)
+				}
+				renew(nil)
+				wantHeld(t, b, "k", false)
+				v.want(t, 1, 1)
+			})
 	}
 }
 
@@ -311,7 +332,9 @@ func TestScopedPanics(t *testing.T) {
 					t.Error("the panic of the work is gone")
 				}
 			}()
-			_ = locker.Do(t.Context(), l, "k", func(context.Context, int) error { panic("in the work") })
+			_ = locker.Do(t.Context(), l, "k", func(context.Context, int) error {
+				panic("in the work")
+			})
 		}()
 		v.want(t, 1, 1)
 		wantHeld(t, b, "k", false)
@@ -389,7 +412,9 @@ func TestScopedWantsTheCtxOfItsHold(t *testing.T) {
 	v := &valve{}
 	bind := v.bind()
 	var ctxOf func(context.Context) context.Context
-	l, err := locker.New(hook(), func(ctx context.Context, h locker.Hold) (int, error) { return bind(ctxOf(ctx), h) }, locker.Config{})
+	l, err := locker.New(hook(), func(ctx context.Context, h locker.Hold) (int, error) {
+		return bind(ctxOf(ctx), h)
+	}, locker.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,7 +431,8 @@ func TestScopedWantsTheCtxOfItsHold(t *testing.T) {
 		t.Error(err)
 	}
 	v.want(t, 1, 1)
-	if _, err := locker.New[int](hook(), locker.Scoped[int](nil, nil), locker.Config{}); !errors.Is(err, backend.ErrInvalid) {
+	if _, err := locker.New[int](hook(), locker.Scoped[int](nil, nil),
+		locker.Config{}); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("New with a Scoped of nothing: %v", err)
 	}
 }
@@ -417,7 +443,10 @@ func TestScopedSeveral(t *testing.T) {
 	var closing error
 	one := func(name string, fail error) locker.Binder[string] {
 		return locker.Scoped(
-			func(context.Context, locker.Hold) (string, error) { log = append(log, "open "+name); return name, fail },
+			func(context.Context, locker.Hold) (string, error) {
+				log = append(log, "open "+name)
+				return name, fail
+			},
 			func(name string) error { log = append(log, "close "+name); return closing })
 	}
 	var fail error
@@ -431,17 +460,22 @@ func TestScopedSeveral(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := locker.Do(t.Context(), l, "k", func(context.Context, string) error { return nil }); err != nil {
+	if err := locker.Do(t.Context(), l, "k", func(context.Context, string) error {
+		return nil
+	}); err != nil {
 		t.Error(err)
 	}
 	fail = errors.New("no b")
 	_, err = l.Lock(t.Context(), "k")
 	wantErr(t, err, fail)
-	if got, want := strings.Join(log, ", "), "open a, open b, close b, close a, open a, open b, close a"; got != want {
+	if got, want := strings.Join(log, ", "),
+		"open a, open b, close b, close a, open a, open b, close a"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	log, fail, closing = nil, nil, errors.New("it does not close")
-	wantErr(t, locker.Do(t.Context(), l, "k", func(context.Context, string) error { return nil }), closing)
+	wantErr(t, locker.Do(t.Context(), l, "k", func(context.Context, string) error {
+		return nil
+	}), closing)
 	if got, want := strings.Join(log, ", "), "open a, open b, close b, close a"; got != want {
 		t.Errorf("what fails to close: %s, want %s", got, want)
 	}

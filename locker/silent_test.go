@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend/membackend"
 )
 
-// parted is a store of two parts, each with keys of its own. One falls silent; the other answers, and
-// it is noted for how long it left a lease without a renewal.
+// parted is a store of two parts, each with keys of its own. One falls silent; the other answers,
+// and it is noted for how long it left a lease without a renewal.
 type parted struct {
 	backend.Backend
 	mu       sync.Mutex
@@ -50,23 +50,28 @@ func (p *parted) Renew(ctx context.Context, c backend.Claim) error {
 	return p.Backend.Renew(ctx, c)
 }
 
-// A part of the store is silent, as a primary of a Redis Cluster that is away. The leases of the rest
-// are renewed when they are due or little later, however many wait for that part. Where nothing
-// answers, no more renewals wait than a few for each place.
+// A part of the store is silent, as a primary of a Redis Cluster that is away. The leases of the
+// rest are renewed when they are due or little later, however many wait for that part. Where
+// nothing answers, no more renewals wait than a few for each place.
 //
 // covers: B9
 func TestSilentPartOfTheStore(t *testing.T) {
 	const ttl = 30 * time.Second
 	for _, tt := range []struct {
 		name            string
-		silent, healthy int           // leases of each part
-		between, after  time.Duration // between the locks of the two, and from then on until the silence
-		most            int           // requests without an answer
+		silent, healthy int // leases of each part
+		// between the locks of the two, and from then on until the silence
+		between, after time.Duration
+		most           int // requests without an answer
 	}{
 		{name: "half and half", silent: 2000, healthy: 2000, after: time.Minute, most: 2000},
-		{name: "all of the silent part first", silent: 2000, healthy: 2000, between: 2 * time.Second, after: 4 * time.Second, most: 2000},
+		{
+			name: "all of the silent part first", silent: 2000, healthy: 2000,
+			between: 2 * time.Second, after: 4 * time.Second, most: 2000,
+		},
 		{name: "nearly all", silent: 5000, healthy: 200, after: time.Minute, most: 5000},
-		{name: "all", silent: 3000, most: 11 * maxRenewals}, // twice a second, five seconds each; the race detector bears 8,000 goroutines
+		// twice a second, five seconds each; the race detector bears 8,000 goroutines
+		{name: "all", silent: 3000, most: 11 * maxRenewals},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -103,7 +108,8 @@ func TestSilentPartOfTheStore(t *testing.T) {
 				}
 				b.mu.Lock()
 				if b.longest > ttl/2 {
-					t.Errorf("%v between two renewals of the part that answers, at a TTL of %v", b.longest, ttl)
+					t.Errorf("%v between two renewals of the part that answers, at a TTL of %v",
+						b.longest, ttl)
 				}
 				if b.most > tt.most {
 					t.Errorf("%d renewals without an answer, want %d at most", b.most, tt.most)

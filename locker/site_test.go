@@ -53,14 +53,18 @@ func TestLogNamesTheCaller(t *testing.T) {
 		},
 	} {
 		out := &output{}
-		cfg := locker.Config{MaxHold: time.Second, TTL: 2 * time.Second, Logger: slog.New(slog.NewTextHandler(out, nil))}
+		cfg := locker.Config{
+			MaxHold: time.Second, TTL: 2 * time.Second,
+			Logger: slog.New(slog.NewTextHandler(out, nil)),
+		}
 		bubble(t, membackend.New(), cfg, func(t *testing.T, l client) {
 			where, err := lock(t.Context(), l)
 			if err != nil {
 				t.Fatal(name, err)
 			}
 			time.Sleep(time.Minute)
-			if s, want := out.String(), "site_test.go:"+strconv.Itoa(where); !strings.Contains(s, want) {
+			if s, want := out.String(), "site_test.go:"+strconv.Itoa(where); !strings.Contains(s,
+				want) {
 				t.Errorf("%s at %s, but the log says %s", name, want, s)
 			}
 		})

@@ -102,14 +102,16 @@ func (e *CodecError) Unwrap() error { return e.Err }
 // values, such as a quorum, whose nodes may each have another one.
 func NewStore[T any](b backend.Backend, codec Codec[T], cfg Config) (*Store[T], error) {
 	invalid := func(what string) error {
-		return fmt.Errorf("holdfast: new store: %w", &backend.InvalidError{Field: "argument", Reason: what})
+		return fmt.Errorf("holdfast: new store: %w",
+			&backend.InvalidError{Field: "argument", Reason: what})
 	}
 	switch {
 	case b == nil:
 		return nil, invalid("backend must not be nil")
 	case codec.Encode == nil || codec.Decode == nil:
 		return nil, invalid("codec must have both functions")
-	case codec.Name == "" || len(codec.Name) > backend.MaxOwner || strings.ContainsAny(codec.Name, " \n"):
+	case codec.Name == "" || len(codec.Name) > backend.MaxOwner ||
+		strings.ContainsAny(codec.Name, " \n"):
 		return nil, invalid("codec must have a name without spaces")
 	}
 	cfg.Require.State, cfg.Require.Fencing = true, true
@@ -122,16 +124,18 @@ func NewStore[T any](b backend.Backend, codec Codec[T], cfg Config) (*Store[T], 
 
 // Update locks key, calls fn with its value, saves what fn returns and unlocks. A value that was
 // never saved is the zero T. ctx bounds the wait for the lock, as in [Locker]; opts must not ask
-// for a lock that several hold. fn's ctx is that of the hold, as [Guard.Context]: it ends with cause
-// [ErrLost] when the hold is lost, and with ctx, and an Update of the same key under it fails at once
-// with [ErrWouldDeadlock].
+// for a lock that several hold. fn's ctx is that of the hold, as [Guard.Context]: it ends with
+// cause [ErrLost] when the hold is lost, and with ctx, and an Update of the same key under it fails
+// at once with [ErrWouldDeadlock].
 //
 // It has three answers. Nil: the value is saved. An error that is [ErrUnknown]: the store did not
 // say. Any other error: it is not saved, and the value is as it was. Then the error is Lock's
 // ([ErrNotAcquired]; fn was not called), or fn's, or a *[CodecError], or wraps [ErrLost] or
 // [ErrMaxHold]: the lock was lost while fn was at work, and another may have saved since. If fn
 // panics, the lock is released and nothing is saved.
-func (s *Store[T]) Update(ctx context.Context, key string, fn func(ctx context.Context, v T) (T, error), opts ...Option) (err error) {
+func (s *Store[T]) Update(ctx context.Context, key string,
+	fn func(ctx context.Context, v T) (T, error), opts ...Option,
+) (err error) {
 	if fn == nil {
 		return &Error{"update", key, &backend.InvalidError{Field: "fn", Reason: "is nil"}}
 	}
@@ -149,7 +153,8 @@ func (s *Store[T]) Update(ctx context.Context, key string, fn func(ctx context.C
 	})
 	defer func() { // which also keeps g, without which the lease would be renewed no more
 		unlocked := g.h.unlock(byUnlock, nil)
-		if state != nil && unlocked != nil && !errors.Is(unlocked, ErrLost) && !errors.Is(unlocked, ErrMaxHold) {
+		if state != nil && unlocked != nil && !errors.Is(unlocked, ErrLost) &&
+			!errors.Is(unlocked, ErrMaxHold) {
 			unlocked = &causes{[]error{ErrUnknown, unlocked}}
 		}
 		if err = errors.Join(err, unlocked); err != nil {
@@ -203,7 +208,8 @@ func (s *Store[T]) encode(token uint64, v T) ([]byte, error) {
 	if err != nil {
 		return nil, &CodecError{s.codec.Name, err}
 	}
-	state := slices.Concat([]byte(storedForm+" "+strconv.FormatUint(token, 10)+" "+s.codec.Name+"\n"), data)
+	head := storedForm + " " + strconv.FormatUint(token, 10) + " " + s.codec.Name + "\n"
+	state := slices.Concat([]byte(head), data)
 	if over := len(state) - backend.MaxState; over > 0 {
 		return nil, &CodecError{s.codec.Name, &backend.InvalidError{
 			Field: "value", Reason: fmt.Sprintf("has %d bytes, over %d", len(data), len(data)-over),

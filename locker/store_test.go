@@ -20,7 +20,9 @@ import (
 )
 
 // stock runs f in a bubble with a Store of ints.
-func stock(t *testing.T, b backend.Backend, cfg locker.Config, f func(t *testing.T, s *locker.Store[int])) {
+func stock(t *testing.T, b backend.Backend, cfg locker.Config,
+	f func(t *testing.T, s *locker.Store[int]),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, err := locker.NewStore(b, locker.JSON[int](), cfg)
@@ -69,11 +71,15 @@ func TestStore(t *testing.T) {
 		}
 		wantStock(t, s, "other", 0)
 		errSoldOut := errors.New("sold out")
-		err := s.Update(t.Context(), "k", func(context.Context, int) (int, error) { return 99, errSoldOut })
+		err := s.Update(t.Context(), "k", func(context.Context, int) (int, error) {
+			return 99, errSoldOut
+		})
 		wantErr(t, err, errSoldOut)
 		func() {
 			defer func() { _ = recover() }()
-			_ = s.Update(t.Context(), "k", func(context.Context, int) (int, error) { panic("at work") })
+			_ = s.Update(t.Context(), "k", func(context.Context, int) (int, error) {
+				panic("at work")
+			})
 		}()
 		if token := wantStock(t, s, "k", 3); token != last {
 			t.Errorf("the token is %d, want %d: nothing was saved since", token, last)
@@ -104,8 +110,11 @@ func TestStoreSavesNothingWithoutTheLock(t *testing.T) {
 	stock(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, s *locker.Store[int]) {
 		for what, lose := range map[string]func(){
 			"the store says so": func() { _, _ = b.Backend.Release(t.Context(), mine) },
-			"the holder knows":  func() { _, _ = b.Backend.Release(t.Context(), mine); time.Sleep(time.Minute) },
-			"it was cut off":    func() { renew(silent); time.Sleep(2 * time.Minute) },
+			"the holder knows": func() {
+				_, _ = b.Backend.Release(t.Context(), mine)
+				time.Sleep(time.Minute)
+			},
+			"it was cut off": func() { renew(silent); time.Sleep(2 * time.Minute) },
 			"it was paused": func() {
 				renew(silent)
 				time.Sleep(59 * time.Second)
@@ -144,13 +153,15 @@ func TestStoreSavesNothingWithoutTheLock(t *testing.T) {
 	})
 }
 
-// fn's ctx is that of the hold: it hears of a loss and of the caller's end, leads to the token, and an
-// Update of the same key under it does not wait for itself.
+// fn's ctx is that of the hold: it hears of a loss and of the caller's end, leads to the token, and
+// an Update of the same key under it does not wait for itself.
 func TestUpdateContext(t *testing.T) {
 	b, renew, _ := switchable()
 	stock(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, s *locker.Store[int]) {
 		var kept context.Context
-		update := func(ctx context.Context, fn func(ctx context.Context, v int) (int, error)) error {
+		update := func(ctx context.Context,
+			fn func(ctx context.Context, v int) (int, error),
+		) error {
 			return s.Update(ctx, "k", func(ctx context.Context, v int) (int, error) {
 				kept = ctx
 				return fn(ctx, v)
@@ -219,7 +230,8 @@ func other(t *testing.T, b *hooked, v int) error {
 // the deadline nobody can tell.
 func TestStoreSaveWithoutAnAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
-		executed, first bool          // whether the request that gets no answer is executed; whether only the first has none
+		// whether the request that gets no answer is executed; whether only the first has none
+		executed, first bool
 		takes           time.Duration // each
 		unknown         bool
 		want            int
@@ -233,38 +245,39 @@ func TestStoreSaveWithoutAnAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, _, release := switchable()
-			stock(t, b, locker.Config{TTL: 3 * time.Second, ReleaseTimeout: 20 * time.Second}, func(t *testing.T, s *locker.Store[int]) {
-				var n atomic.Int64
-				release(func(ctx context.Context, c backend.Claim) error {
-					if n.Add(1) > 1 && test.first {
-						return storetest.Release(ctx, b.Backend, c)
+			stock(t, b, locker.Config{TTL: 3 * time.Second, ReleaseTimeout: 20 * time.Second},
+				func(t *testing.T, s *locker.Store[int]) {
+					var n atomic.Int64
+					release(func(ctx context.Context, c backend.Claim) error {
+						if n.Add(1) > 1 && test.first {
+							return storetest.Release(ctx, b.Backend, c)
+						}
+						if test.executed {
+							_, _ = b.Backend.Release(context.Background(), c)
+						}
+						time.Sleep(test.takes)
+						return errSilence
+					})
+					err := s.Update(t.Context(), "k", func(_ context.Context, v int) (int, error) {
+						time.Sleep(test.takes / 2)
+						return v + 1, nil
+					})
+					release(nil)
+					switch {
+					case test.unknown:
+						wantErr(t, err, locker.ErrUnknown)
+					case err != nil:
+						t.Errorf("Update = %v", err)
 					}
-					if test.executed {
-						_, _ = b.Backend.Release(context.Background(), c)
-					}
-					time.Sleep(test.takes)
-					return errSilence
+					time.Sleep(time.Minute)
+					wantStock(t, s, "k", test.want)
 				})
-				err := s.Update(t.Context(), "k", func(_ context.Context, v int) (int, error) {
-					time.Sleep(test.takes / 2)
-					return v + 1, nil
-				})
-				release(nil)
-				switch {
-				case test.unknown:
-					wantErr(t, err, locker.ErrUnknown)
-				case err != nil:
-					t.Errorf("Update = %v", err)
-				}
-				time.Sleep(time.Minute)
-				wantStock(t, s, "k", test.want)
-			})
 		})
 	}
 }
 
-// A save that got no answer is not taken for made because the hold is gone: somebody may have ended it
-// meanwhile, as a person by force, and another may have saved since.
+// A save that got no answer is not taken for made because the hold is gone: somebody may have ended
+// it meanwhile, as a person by force, and another may have saved since.
 //
 // covers: A2
 func TestStoreSaveAfterTheHoldWasEnded(t *testing.T) {
@@ -312,28 +325,37 @@ func TestStoreCodecErrorsLoseNothing(t *testing.T) {
 		defer texts.Close()
 		gone := errors.New("no such form")
 		odd, err := locker.NewStore(b, locker.Codec[int]{
-			Name: "odd", Encode: func(int) ([]byte, error) { return nil, gone }, Decode: func([]byte) (int, error) { return 0, nil },
+			Name: "odd", Encode: func(int) ([]byte, error) {
+				return nil, gone
+			}, Decode: func([]byte) (int, error) { return 0, nil },
 		}, locker.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer odd.Close()
-		if err := texts.Update(t.Context(), "k", func(context.Context, string) (string, error) { return "seven", nil }); err != nil {
+		if err := texts.Update(t.Context(), "k", func(context.Context, string) (string, error) {
+			return "seven", nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		_, _, getErr := s.Get(t.Context(), "k")
 		for what, err := range map[string]error{
-			"Update":        s.Update(t.Context(), "k", func(context.Context, int) (int, error) { t.Error("fn is called with what is no value"); return 1, nil }),
+			"Update": s.Update(t.Context(), "k", func(context.Context, int) (int, error) {
+				t.Error("fn is called with what is no value")
+				return 1, nil
+			}),
 			"Get":           getErr,
 			"another codec": odd.Update(t.Context(), "k", add(1)),
 			"cannot encode": odd.Update(t.Context(), "new", add(1)),
-			"too long": texts.Update(t.Context(), "k", func(context.Context, string) (string, error) {
-				return strings.Repeat("x", backend.MaxState), nil
-			}),
+			"too long": texts.Update(t.Context(), "k",
+				func(context.Context, string) (string, error) {
+					return strings.Repeat("x", backend.MaxState), nil
+				}),
 		} {
 			var codec *locker.CodecError
 			var of *locker.Error
-			if !errors.As(err, &codec) || !errors.As(err, &of) || !strings.Contains(err.Error(), codec.Codec) || of.Key == "" {
+			if !errors.As(err, &codec) || !errors.As(err, &of) ||
+				!strings.Contains(err.Error(), codec.Codec) || of.Key == "" {
 				t.Errorf("%s: %v, want an error that names key and codec", what, err)
 			}
 		}
@@ -366,7 +388,9 @@ func TestStoreCodecs(t *testing.T) {
 	trip(t, b, "json", locker.JSON[map[string]int](), map[string]int{"a": 1})
 	trip(t, b, "own", locker.Codec[string]{
 		"b64",
-		func(v string) ([]byte, error) { return []byte(base64.StdEncoding.EncodeToString([]byte(v))), nil },
+		func(v string) ([]byte, error) {
+			return []byte(base64.StdEncoding.EncodeToString([]byte(v))), nil
+		},
 		func(data []byte) (string, error) {
 			v, err := base64.StdEncoding.DecodeString(string(data))
 			return string(v), err
@@ -382,7 +406,9 @@ func trip[T any](t *testing.T, b backend.Backend, key string, codec locker.Codec
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Update(t.Context(), key, func(context.Context, T) (T, error) { return v, nil }); err != nil {
+	if err := s.Update(t.Context(), key, func(context.Context, T) (T, error) {
+		return v, nil
+	}); err != nil {
 		t.Errorf("%s: Update: %v", key, err)
 	}
 	err = s.Update(t.Context(), key, func(_ context.Context, got T) (T, error) {
@@ -391,31 +417,41 @@ func trip[T any](t *testing.T, b backend.Backend, key string, codec locker.Codec
 		}
 		return got, nil
 	})
-	if got, _, getErr := s.Get(t.Context(), key); err != nil || getErr != nil || !reflect.DeepEqual(got, v) {
+	if got, _, getErr := s.Get(t.Context(), key); err != nil || getErr != nil ||
+		!reflect.DeepEqual(got, v) {
 		t.Errorf("%s: Get = %v, %v, %v, want %v", key, got, err, getErr, v)
 	}
 }
 
 // A Store needs a backend that keeps values, and a lock that one holds.
 func TestStoreRefuses(t *testing.T) {
-	if _, err := locker.NewStore(plain(), locker.JSON[int](), locker.Config{}); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := locker.NewStore(plain(), locker.JSON[int](), locker.Config{}); !errors.Is(err,
+		errors.ErrUnsupported) {
 		t.Errorf("NewStore on a backend without state: %v", err)
 	}
-	for _, codec := range []locker.Codec[int]{{}, {Name: "no functions"}, {"a b", locker.JSON[int]().Encode, locker.JSON[int]().Decode}} {
-		if _, err := locker.NewStore(hook(), codec, locker.Config{}); !errors.Is(err, backend.ErrInvalid) {
+	for _, codec := range []locker.Codec[int]{
+		{},
+		{Name: "no functions"},
+		{"a b", locker.JSON[int]().Encode, locker.JSON[int]().Decode},
+	} {
+		if _, err := locker.NewStore(hook(), codec, locker.Config{}); !errors.Is(err,
+			backend.ErrInvalid) {
 			t.Errorf("NewStore with codec %q: %v", codec.Name, err)
 		}
 	}
-	if _, err := locker.NewStore(nil, locker.JSON[int](), locker.Config{}); !errors.Is(err, backend.ErrInvalid) {
+	if _, err := locker.NewStore(nil, locker.JSON[int](), locker.Config{}); !errors.Is(err,
+		backend.ErrInvalid) {
 		t.Errorf("NewStore without a backend: %v", err)
 	}
 	b := hook()
-	s, err := locker.NewStore(b, locker.JSON[int](), locker.Config{Logger: slog.New(slog.DiscardHandler)})
+	s, err := locker.NewStore(b, locker.JSON[int](),
+		locker.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, opt := range []locker.Option{locker.Shared(), locker.Permit(2), locker.Reentrant("me")} {
-		wantErr(t, s.Update(t.Context(), "k", add(1), opt), backend.ErrInvalid, locker.ErrNotAcquired)
+		wantErr(t, s.Update(t.Context(), "k", add(1), opt), backend.ErrInvalid,
+			locker.ErrNotAcquired)
 	}
 	wantErr(t, s.Update(t.Context(), "k", nil), backend.ErrInvalid)
 	wantErr(t, s.Update(t.Context(), "", add(1)), backend.ErrInvalid)

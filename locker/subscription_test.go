@@ -10,25 +10,31 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A holder's subscription to its loss is made again when it ends, or cannot be made, and the store is asked each
-// time: so a hold that was ended by somebody else meanwhile is told as lost, long before its next renewal. Where the
-// store says that there is nothing to subscribe to it is not asked again.
+// A holder's subscription to its loss is made again when it ends, or cannot be made, and the store
+// is asked each time: so a hold that was ended by somebody else meanwhile is told as lost, long
+// before its next renewal. Where the store says that there is nothing to subscribe to it is not
+// asked again.
 //
 // covers: B4, W13
 func TestSubscriptionOfAHolderThatEnds(t *testing.T) {
-	silentOnce := func(n int64, b *hooked, ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+	silentOnce := func(n int64, b *hooked, ctx context.Context,
+		c backend.Claim,
+	) (<-chan backend.Wake, error) {
 		if n == 1 {
 			return nil, errSilence
 		}
 		return b.Backend.Watch(ctx, c)
 	}
 	for name, of := range map[string]struct {
-		watch func(n int64, b *hooked, ctx context.Context, c backend.Claim) (<-chan backend.Wake, error)
-		told  bool  // of the loss, before a renewal
-		most  int64 // how often it subscribes
+		watch func(n int64, b *hooked, ctx context.Context,
+			c backend.Claim) (<-chan backend.Wake, error)
+		told bool  // of the loss, before a renewal
+		most int64 // how often it subscribes
 	}{
 		"no answer at first": {silentOnce, true, 2},
-		"closed at once": {func(n int64, b *hooked, ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+		"closed at once": {func(n int64, b *hooked, ctx context.Context,
+			c backend.Claim,
+		) (<-chan backend.Wake, error) {
 			if n == 1 {
 				closed := make(chan backend.Wake)
 				close(closed)
@@ -36,13 +42,19 @@ func TestSubscriptionOfAHolderThatEnds(t *testing.T) {
 			}
 			return b.Backend.Watch(ctx, c)
 		}, true, 2},
-		"refused": {func(int64, *hooked, context.Context, backend.Claim) (<-chan backend.Wake, error) {
+		"refused": {func(int64, *hooked, context.Context,
+			backend.Claim,
+		) (<-chan backend.Wake, error) {
 			return nil, backend.ErrForeign
 		}, true, 1 << 10},
-		"not supported": {func(int64, *hooked, context.Context, backend.Claim) (<-chan backend.Wake, error) {
+		"not supported": {func(int64, *hooked, context.Context,
+			backend.Claim,
+		) (<-chan backend.Wake, error) {
 			return nil, errors.ErrUnsupported
 		}, false, 1},
-		"the store is closed": {func(int64, *hooked, context.Context, backend.Claim) (<-chan backend.Wake, error) {
+		"the store is closed": {func(int64, *hooked, context.Context,
+			backend.Claim,
+		) (<-chan backend.Wake, error) {
 			return nil, backend.ErrClosed
 		}, false, 1},
 	} {
@@ -68,7 +80,8 @@ func TestSubscriptionOfAHolderThatEnds(t *testing.T) {
 				<-g.Lost()
 				wantErr(t, g.Unlock(), locker.ErrLost)
 				if took := time.Since(ended); of.told != (took < 30*time.Second) {
-					t.Errorf("told of the loss after %v and %d renewals", took, b.renews.Load()-renews)
+					t.Errorf("told of the loss after %v and %d renewals", took,
+						b.renews.Load()-renews)
 				}
 				if n := b.watches.Load(); n > of.most {
 					t.Errorf("subscribed %d times, want %d at most", n, of.most)

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	clockMonotonic = 1 // stands still while the machine is suspended; Go's timers and time.Since run on it (go#24595)
+	// Stands still while the machine is suspended; Go's timers and time.Since run on it (go#24595).
+	clockMonotonic = 1
 	clockBoottime  = 7 // counts on
 )
 
@@ -50,7 +51,8 @@ func suspended(at time.Time) time.Duration {
 // clock reads a clock of the kernel, or 0 where that is forbidden: then no sleep is noticed.
 func clock(id uintptr) time.Duration {
 	var ts syscall.Timespec
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id,
+		uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
 		return 0
 	}
 	return time.Duration(ts.Nano())

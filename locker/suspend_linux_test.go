@@ -15,9 +15,15 @@ func TestAsleepIsReadAgain(t *testing.T) {
 		last reading
 		used bool
 	}{
-		"just read":                   {reading{now, wall, fake}, true},
-		"read a little later":         {reading{now.Add(readFor / 2), wall + int64(readFor/2), fake}, true},
-		"read a while ago":            {reading{now.Add(-readFor), wall - int64(readFor), fake}, false},
+		"just read": {reading{now, wall, fake}, true},
+		"read a little later": {reading{
+			now.Add(readFor / 2), wall + int64(readFor/2),
+			fake,
+		}, true},
+		"read a while ago": {
+			reading{now.Add(-readFor), wall - int64(readFor), fake},
+			false,
+		},
 		"the wall clock has jumped":   {reading{now, wall - int64(napless), fake}, false},
 		"the wall clock was set back": {reading{now, wall + int64(napless), fake}, false},
 	} {

@@ -154,7 +154,8 @@ func TestSuspendDuringTheRequestCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := start.Add(29697*time.Millisecond - nap); !g.Until().Equal(want) {
-			t.Errorf("deadline %v after the attempt, want %v", g.Until().Sub(start), want.Sub(start))
+			t.Errorf("deadline %v after the attempt, want %v", g.Until().Sub(start),
+				want.Sub(start))
 		}
 		nap = 20 * time.Second // more than half the TTL: such a grant is asked for again, and again
 		if _, err := l.TryLock(t.Context(), "other"); !errors.Is(err, errSlow) {

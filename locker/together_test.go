@@ -14,15 +14,17 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// silentAll is a store that does not answer a request for many keys before its ctx ends. It executes the
-// request when it comes; or not, and then it may land later.
+// silentAll is a store that does not answer a request for many keys before its ctx ends. It
+// executes the request when it comes; or not, and then it may land later.
 type silentAll struct {
 	*hooked
 	executes bool
 	sent     []backend.Claim
 }
 
-func (s *silentAll) TryAcquireAll(ctx context.Context, claims []backend.Claim) ([]backend.Grant, error) {
+func (s *silentAll) TryAcquireAll(ctx context.Context,
+	claims []backend.Claim,
+) ([]backend.Grant, error) {
 	s.sent = append(s.sent, claims...)
 	for _, c := range claims {
 		if !s.executes {
@@ -36,8 +38,9 @@ func (s *silentAll) TryAcquireAll(ctx context.Context, claims []backend.Claim) (
 	return nil, ctx.Err()
 }
 
-// The time of an All is over while its request for many keys is on its way, and the store's client says no
-// more than that. So each attempt in it is withdrawn, whether the store has executed it or does so later.
+// The time of an All is over while its request for many keys is on its way, and the store's client
+// says no more than that. So each attempt in it is withdrawn, whether the store has executed it or
+// does so later.
 //
 // covers: A2, A4
 func TestAllEndsWithoutAnAnswerToItsRequest(t *testing.T) {
@@ -52,50 +55,61 @@ func TestAllEndsWithoutAnAnswerToItsRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &silentAll{hooked: remote(10 * time.Millisecond), executes: test.executes}
-			bubble(t, b, locker.Config{TTL: time.Hour}, func(t *testing.T, l *locker.Client[struct{}]) {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				var opts []locker.Option
-				why := context.Canceled
-				if test.limit {
-					opts, why = append(opts, locker.WaitLimit(time.Second)), context.DeadlineExceeded
-				} else {
-					time.AfterFunc(time.Second, cancel)
-				}
-				_, err := locker.All(ctx, l, keysOf(5), opts...)
-				wantErr(t, err, locker.ErrNotAcquired, why)
-				if len(b.sent) != 5 {
-					t.Fatalf("%d attempts in requests for many keys, want 5 in one", len(b.sent))
-				}
-				time.Sleep(time.Second) // what goes on behind the caller is done
-				for _, c := range b.sent {
-					if !test.executes {
-						_, err := b.Backend.TryAcquire(t.Context(), c)
-						if !errors.Is(err, backend.ErrLost) {
-							t.Errorf("the attempt of %q, which landed last = %v, want ErrLost", c.Key, err)
-						}
+			bubble(t, b, locker.Config{TTL: time.Hour},
+				func(t *testing.T, l *locker.Client[struct{}]) {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					var opts []locker.Option
+					why := context.Canceled
+					if test.limit {
+						opts, why = append(opts, locker.WaitLimit(time.Second)),
+							context.DeadlineExceeded
+					} else {
+						time.AfterFunc(time.Second, cancel)
 					}
-					wantNothing(t, b, c.Key)
-				}
-			})
+					_, err := locker.All(ctx, l, keysOf(5), opts...)
+					wantErr(t, err, locker.ErrNotAcquired, why)
+					if len(b.sent) != 5 {
+						t.Fatalf("%d attempts in requests for many keys, want 5 in one",
+							len(b.sent))
+					}
+					time.Sleep(time.Second) // what goes on behind the caller is done
+					for _, c := range b.sent {
+						if !test.executes {
+							_, err := b.Backend.TryAcquire(t.Context(), c)
+							if !errors.Is(err, backend.ErrLost) {
+								t.Errorf("the attempt of %q, which landed last = %v, want ErrLost",
+									c.Key, err)
+							}
+						}
+						wantNothing(t, b, c.Key)
+					}
+				})
 		})
 	}
 }
 
-// Two holds that were together are over, and what they protect is closed slowly, one before the other.
-// The next holder, who has the key by then, opens nothing until both are closed, in whichever order.
+// Two holds that were together are over, and what they protect is closed slowly, one before the
+// other. The next holder, who has the key by then, opens nothing until both are closed, in
+// whichever order.
 func TestScopedNextWaitsForAllThatIsOpen(t *testing.T) {
 	for name, as := range map[string]struct {
 		last locker.Option
 		next []locker.Option
 	}{
-		"a writer after readers":  {locker.Shared(), nil},
-		"a permit after permits":  {locker.Permit(2), []locker.Option{locker.Permit(2)}},
-		"an owner after re-entry": {locker.Reentrant("me"), []locker.Option{locker.Reentrant("you")}},
+		"a writer after readers": {locker.Shared(), nil},
+		"a permit after permits": {locker.Permit(2), []locker.Option{locker.Permit(2)}},
+		"an owner after re-entry": {
+			locker.Reentrant("me"),
+			[]locker.Option{locker.Reentrant("you")},
+		},
 		"a reader after re-entry": {locker.Reentrant("me"), []locker.Option{locker.Shared()}},
 		"a reader after permits":  {locker.Permit(2), []locker.Option{locker.Shared()}},
 	} {
-		for order, firstClosed := range map[string]int{"the first first": 1, "the second first": 2} {
+		for order, firstClosed := range map[string]int{
+			"the first first":  1,
+			"the second first": 2,
+		} {
 			t.Run(name+", "+order, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var open, opened atomic.Int64
@@ -125,14 +139,17 @@ func TestScopedNextWaitsForAllThatIsOpen(t *testing.T) {
 					}
 					var last []*locker.Guard[int]
 					for range 2 {
-						last = append(last, mustScope(t, l, "k", as.last, locker.MaxHold(time.Second)))
+						last = append(last, mustScope(t, l, "k", as.last,
+							locker.MaxHold(time.Second)))
 					}
 					time.Sleep(10 * time.Second)
 					locked, asked := make(chan *locker.Guard[int]), time.Now()
 					go func() { locked <- mustScope(t, l, "k", as.next...) }()
-					time.Sleep(5 * time.Minute) // the leases are long over, and the key is the next one's
+					// The leases are long over, and the key is the next one's.
+					time.Sleep(5 * time.Minute)
 					state, err := b.Inspect(t.Context(), "k")
-					if err != nil || len(state.Holders) != 1 || state.Holders[0].Meta.Since.Before(asked) {
+					if err != nil || len(state.Holders) != 1 ||
+						state.Holders[0].Meta.Since.Before(asked) {
 						t.Errorf("the key is not the next one's: %+v, %v", state, err)
 					}
 					want("both are being closed", 2, 2)

@@ -24,9 +24,15 @@ func TestLossSaysWhy(t *testing.T) {
 		is    error
 		says  string
 	}{
-		"nobody listens": {func(context.Context, backend.Claim) error { return refused }, refused, "connection refused"},
-		"it refuses":     {func(context.Context, backend.Claim) error { return backend.ErrDenied }, backend.ErrDenied, backend.ErrDenied.Error()},
-		"it is unknown":  {func(context.Context, backend.Claim) error { return errSilence }, errSilence, "no answer from the store: "},
+		"nobody listens": {func(context.Context, backend.Claim) error {
+			return refused
+		}, refused, "connection refused"},
+		"it refuses": {func(context.Context, backend.Claim) error {
+			return backend.ErrDenied
+		}, backend.ErrDenied, backend.ErrDenied.Error()},
+		"it is unknown": {func(context.Context, backend.Claim) error {
+			return errSilence
+		}, errSilence, "no answer from the store: "},
 		"it never answers": {func(ctx context.Context, _ backend.Claim) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -35,7 +41,10 @@ func TestLossSaysWhy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, renew, _ := switchable()
 			var out output
-			cfg := locker.Config{TTL: 9 * time.Second, Logger: slog.New(slog.NewTextHandler(&out, nil))}
+			cfg := locker.Config{
+				TTL:    9 * time.Second,
+				Logger: slog.New(slog.NewTextHandler(&out, nil)),
+			}
 			bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
 				g := mustLock(t, l, "k")
 				renew(test.renew)
@@ -46,12 +55,14 @@ func TestLossSaysWhy(t *testing.T) {
 					if !strings.Contains(err.Error(), test.says) {
 						t.Errorf("%q does not say %q", err, test.says)
 					}
-					if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+					if errors.Is(err, context.DeadlineExceeded) ||
+						errors.Is(err, context.Canceled) {
 						t.Errorf("%q is a caller's ctx", err)
 					}
 				}
 				synctest.Wait() // the end is logged as it comes
-				if s := out.String(); strings.Count(s, "does not confirm") != 1 || strings.Count(s, test.says) != 2 {
+				if s := out.String(); strings.Count(s, "does not confirm") != 1 ||
+					strings.Count(s, test.says) != 2 {
 					t.Errorf("one line when it begins, and one when it ends, say why:\n%s", s)
 				}
 			})
@@ -67,7 +78,9 @@ func TestRenewalsFailForAWhile(t *testing.T) {
 	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
 		g := mustLock(t, l, "k")
 		for range 2 {
-			renew(func(context.Context, backend.Claim) error { return errors.New("MISCONF: cannot write") })
+			renew(func(context.Context, backend.Claim) error {
+				return errors.New("MISCONF: cannot write")
+			})
 			time.Sleep(5 * time.Second)
 			renew(nil)
 			time.Sleep(10 * time.Second)
@@ -77,11 +90,14 @@ func TestRenewalsFailForAWhile(t *testing.T) {
 			time.Sleep(4 * time.Second)
 		}
 		<-g.Lost()
-		if err := g.Unlock(); strings.Contains(err.Error(), "LOADING") || strings.Contains(err.Error(), "MISCONF") || !strings.Contains(err.Error(), "OOM") {
+		if err := g.Unlock(); strings.Contains(err.Error(), "LOADING") ||
+			strings.Contains(err.Error(), "MISCONF") || !strings.Contains(err.Error(), "OOM") {
 			t.Errorf("Unlock = %v", err)
 		}
-		began, ended := strings.Count(out.String(), "level=WARN msg=\"holdfast: the store does not confirm a lock\" key=k token="),
-			strings.Count(out.String(), "level=INFO msg=\"holdfast: the store confirms the lock again\" key=k token=")
+		began, ended := strings.Count(out.String(),
+			"level=WARN msg=\"holdfast: the store does not confirm a lock\" key=k token="),
+			strings.Count(out.String(),
+				"level=INFO msg=\"holdfast: the store confirms the lock again\" key=k token=")
 		if began != 3 || ended != 2 {
 			t.Errorf("it began %d times and ended %d times in\n%s", began, ended, &out)
 		}

@@ -82,7 +82,8 @@ func TestUnlockOfATakenLockSaysSo(t *testing.T) {
 	b := hook()
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
 		g := mustLock(t, l, "k")
-		b.release = func(context.Context, backend.Claim) error { return backend.ErrLost } // an operator freed it
+		// An operator freed it.
+		b.release = func(context.Context, backend.Claim) error { return backend.ErrLost }
 		wantErr(t, g.Unlock(), locker.ErrLost, backend.ErrLost)
 	})
 }
@@ -128,12 +129,13 @@ func TestUnlockIsBounded(t *testing.T) {
 	}
 }
 
-// An Unlock that only releases gives up early, as the lease ends by itself; one that leaves something
-// in the store does not.
+// An Unlock that only releases gives up early, as the lease ends by itself; one that leaves
+// something in the store does not.
 //
 // covers: C4
 func TestUnlockGivesUp(t *testing.T) {
-	refuse := func(ctx context.Context, _ backend.Claim) error { // after a while, which counts from the first time on
+	// After a while, which counts from the first time on.
+	refuse := func(ctx context.Context, _ backend.Claim) error {
 		select {
 		case <-time.After(700 * time.Millisecond):
 			return backend.ErrUnavailable
@@ -146,11 +148,23 @@ func TestUnlockGivesUp(t *testing.T) {
 		opts []locker.Option
 		want time.Duration
 	}{
-		"by default":            {locker.Config{}, nil, 5 * time.Second},
-		"with a short lease":    {locker.Config{TTL: 2 * time.Second}, nil, 2 * time.Second},
-		"as configured":         {locker.Config{ReleaseTimeout: 8 * time.Second}, nil, 8 * time.Second},
-		"with a job's mark":     {locker.Config{TTL: time.Minute}, []locker.Option{locker.OncePer(time.Hour)}, 30 * time.Second},
-		"… and a shorter lease": {locker.Config{TTL: 20 * time.Second}, []locker.Option{locker.OncePer(time.Hour)}, 20 * time.Second},
+		"by default":         {locker.Config{}, nil, 5 * time.Second},
+		"with a short lease": {locker.Config{TTL: 2 * time.Second}, nil, 2 * time.Second},
+		"as configured": {
+			locker.Config{ReleaseTimeout: 8 * time.Second},
+			nil,
+			8 * time.Second,
+		},
+		"with a job's mark": {
+			locker.Config{TTL: time.Minute},
+			[]locker.Option{locker.OncePer(time.Hour)},
+			30 * time.Second,
+		},
+		"… and a shorter lease": {
+			locker.Config{TTL: 20 * time.Second},
+			[]locker.Option{locker.OncePer(time.Hour)},
+			20 * time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, _, release := switchable()
@@ -173,7 +187,9 @@ func TestUnlockGivesUp(t *testing.T) {
 	stock(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, s *locker.Store[int]) {
 		release(refuse)
 		began := time.Now()
-		if err := s.Update(t.Context(), "k", func(_ context.Context, v int) (int, error) { return v + 1, nil }); !errors.Is(err, backend.ErrUnavailable) {
+		if err := s.Update(t.Context(), "k", func(_ context.Context, v int) (int, error) {
+			return v + 1, nil
+		}); !errors.Is(err, backend.ErrUnavailable) {
 			t.Errorf("Update = %v", err)
 		}
 		if took := time.Since(began); took != 30*time.Second {
@@ -193,12 +209,14 @@ func TestUnlockSaysWhyTheStoreDidNotAnswer(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	bubble(t, b, locker.Config{ReleaseTimeout: 3 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		err := mustLock(t, l, "k").Unlock()
-		if wantErr(t, err, backend.ErrUnavailable); b.releases.Load() < 3 { // a fourth begins behind the caller as the third ends
-			t.Errorf("%d releases, %v", b.releases.Load(), err)
-		}
-	})
+	bubble(t, b, locker.Config{ReleaseTimeout: 3 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			err := mustLock(t, l, "k").Unlock()
+			// A fourth begins behind the caller as the third ends.
+			if wantErr(t, err, backend.ErrUnavailable); b.releases.Load() < 3 {
+				t.Errorf("%d releases, %v", b.releases.Load(), err)
+			}
+		})
 }
 
 // covers: B3, G2
@@ -214,7 +232,8 @@ func TestDroppedGuardIsNoticed(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		wantHeld(t, b, "k", false)
 		wantHeld(t, b, "worked-on", true) // its context is still in use
-		if s := out.String(); !strings.Contains(s, "without Unlock") || !strings.Contains(s, "main_test.go:") ||
+		if s := out.String(); !strings.Contains(s, "without Unlock") ||
+			!strings.Contains(s, "main_test.go:") ||
 			!strings.Contains(s, "key=k") || strings.Contains(s, "worked-on") {
 			t.Errorf("the log does not name the leak and its caller:\n%s", s)
 		}
@@ -223,13 +242,17 @@ func TestDroppedGuardIsNoticed(t *testing.T) {
 	})
 }
 
-// A wait under a guard's Context that is over keeps the guard from being dropped no longer, also while
-// the key goes from hand to hand in this process.
+// A wait under a guard's Context that is over keeps the guard from being dropped no longer, also
+// while the key goes from hand to hand in this process.
 func TestDroppedGuardUnderWhichSomebodyWaited(t *testing.T) {
-	cfg := locker.Config{TTL: 10 * time.Second, Wait: waiting.Config{PassTime: time.Hour}, Logger: slog.New(slog.DiscardHandler)}
+	cfg := locker.Config{
+		TTL: 10 * time.Second, Wait: waiting.Config{PassTime: time.Hour},
+		Logger: slog.New(slog.DiscardHandler),
+	}
 	bubble(t, hook(), cfg, func(t *testing.T, l *locker.Client[struct{}]) {
 		first := mustLock(t, l, "busy")
-		lost, second, third := make(chan (<-chan struct{}), 1), make(chan struct{}), make(chan *locker.Guard[struct{}])
+		lost, second, third := make(chan (<-chan struct{}), 1), make(chan struct{}),
+			make(chan *locker.Guard[struct{}])
 		go func() {
 			g := mustLock(t, l, "k")
 			lost <- g.Lost()

@@ -53,7 +53,8 @@ func TestUnansweredClaimIsWithdrawn(t *testing.T) {
 	}
 	b.release = func(ctx context.Context, c backend.Claim) error {
 		if c.NoneInFlight {
-			t.Error("released as if none were in flight: an attempt that lands late would hold the lock for a TTL")
+			t.Error("released as if none were in flight: an attempt that lands late would hold " +
+				"the lock for a TTL")
 		}
 		return storetest.Release(ctx, b.Backend, c)
 	}
@@ -78,17 +79,18 @@ func TestUnansweredClaimIsWithdrawn(t *testing.T) {
 // A held lock is an answer: StoreTimeout does not end a wait for it.
 func TestStoreTimeoutIsAboutSilenceOnly(t *testing.T) {
 	b := hook()
-	bubble(t, b, locker.Config{StoreTimeout: time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := mustLock(t, l, "k")
-		time.AfterFunc(time.Hour, func() { _ = g.Unlock() })
-		b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-			if b.acquires.Load()%2 == 0 { // never silent for a second on end
-				return backend.Grant{}, backend.ErrUnavailable
+	bubble(t, b, locker.Config{StoreTimeout: time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			g := mustLock(t, l, "k")
+			time.AfterFunc(time.Hour, func() { _ = g.Unlock() })
+			b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+				if b.acquires.Load()%2 == 0 { // never silent for a second on end
+					return backend.Grant{}, backend.ErrUnavailable
+				}
+				return b.Backend.TryAcquire(ctx, c)
 			}
-			return b.Backend.TryAcquire(ctx, c)
-		}
-		defer mustLock(t, l, "k").Unlock()
-	})
+			defer mustLock(t, l, "k").Unlock()
+		})
 }
 
 // covers: A7, A8
@@ -101,24 +103,26 @@ func TestGrantThatComesTooLateIsAskedForAgain(t *testing.T) {
 		}
 		return g, err
 	}
-	bubble(t, b, locker.Config{TTL: 10 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := mustLock(t, l, "k")
-		defer g.Unlock()
-		if left := time.Until(g.Until()); left < 9*time.Second {
-			t.Errorf("only %v left on a fresh guard", left)
-		}
-		b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-			defer time.Sleep(9 * time.Second) // always
-			return b.Backend.TryAcquire(ctx, c)
-		}
-		_, err := l.Lock(t.Context(), "other")
-		wantErr(t, err, locker.ErrNotAcquired)
-		if !strings.Contains(err.Error(), "half the TTL") {
-			t.Errorf("error does not say what is wrong: %v", err)
-		}
-		time.Sleep(10 * time.Second) // the attempt that is under way, which heeds no ctx, and the withdrawal
-		wantHeld(t, b, "other", false)
-	})
+	bubble(t, b, locker.Config{TTL: 10 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			g := mustLock(t, l, "k")
+			defer g.Unlock()
+			if left := time.Until(g.Until()); left < 9*time.Second {
+				t.Errorf("only %v left on a fresh guard", left)
+			}
+			b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+				defer time.Sleep(9 * time.Second) // always
+				return b.Backend.TryAcquire(ctx, c)
+			}
+			_, err := l.Lock(t.Context(), "other")
+			wantErr(t, err, locker.ErrNotAcquired)
+			if !strings.Contains(err.Error(), "half the TTL") {
+				t.Errorf("error does not say what is wrong: %v", err)
+			}
+			// The attempt that is under way, which heeds no ctx, and the withdrawal.
+			time.Sleep(10 * time.Second)
+			wantHeld(t, b, "other", false)
+		})
 }
 
 // covers: A5, C5, W7, W8
@@ -182,19 +186,20 @@ func TestWithdrawGoesOnBehindTheCaller(t *testing.T) {
 		}
 		return storetest.Release(ctx, b.Backend, c)
 	}
-	bubble(t, b, locker.Config{TTL: 30 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		_, err := l.Lock(ctx, "k")
-		wantErr(t, err, context.DeadlineExceeded)
-		if d := time.Since(start); d > time.Second+100*time.Millisecond {
-			t.Errorf("returned after %v, want the grace of 100ms after 1s at most", d)
-		}
-		back.Store(true)
-		time.Sleep(time.Second)
-		wantHeld(t, b, "k", false)
-	})
+	bubble(t, b, locker.Config{TTL: 30 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			start := time.Now()
+			_, err := l.Lock(ctx, "k")
+			wantErr(t, err, context.DeadlineExceeded)
+			if d := time.Since(start); d > time.Second+100*time.Millisecond {
+				t.Errorf("returned after %v, want the grace of 100ms after 1s at most", d)
+			}
+			back.Store(true)
+			time.Sleep(time.Second)
+			wantHeld(t, b, "k", false)
+		})
 }
 
 // A hold that was granted to a repeated attempt is released with a tombstone: the first attempt may

@@ -22,16 +22,19 @@ type wait struct {
 	finish   func(Hold, error) // with cohort: ends the operation of the lease
 	failBy   time.Time         // of that caller, see call
 
-	asked      bool           // an attempt was made
-	unsure     bool           // one was not answered: it may have been granted, or may yet be
-	unanswered bool           // the last attempt got no definite answer
-	noWakes    bool           // no subscription is to be had, or wanted
-	since      time.Time      // when the first attempt was sent of those in a row that are not answered
-	last       error          // the last definite answer, or why there was none since
-	before     []backend.Past // who held before the key was handed over to it; until then, who holds before it
-	blocked    instant        // before the first attempt was sent that named the latter
-	queued     instant        // before the last attempt or heartbeat was sent that left the claim in the queue
-	refToken   uint64         // the key's last token by the answer to it; 0 unknown
+	asked      bool // an attempt was made
+	unsure     bool // one was not answered: it may have been granted, or may yet be
+	unanswered bool // the last attempt got no definite answer
+	noWakes    bool // no subscription is to be had, or wanted
+	// when the first attempt was sent of those in a row that are not answered
+	since time.Time
+	last  error // the last definite answer, or why there was none since
+	// who held before the key was handed over to it; until then, who holds before it
+	before  []backend.Past
+	blocked instant // before the first attempt was sent that named the latter
+	// before the last attempt or heartbeat was sent that left the claim in the queue
+	queued   instant
+	refToken uint64 // the key's last token by the answer to it; 0 unknown
 
 	wakes       <-chan backend.Wake // nil without a subscription
 	unsubscribe context.CancelFunc
@@ -42,7 +45,8 @@ type wait struct {
 // once is TryLock: one attempt, and another one with the same claim if the first was not answered.
 func (w *wait) once(ctx context.Context) (*lease, error) {
 	l, err := w.attempt(ctx, w.core.b)
-	if err != nil && backend.AnswerOf(err) == backend.Unknown && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
+	if err != nil && backend.AnswerOf(err) == backend.Unknown && ctx.Err() == nil &&
+		!errors.Is(err, ErrClosed) {
 		l, err = w.attempt(ctx, w.core.b)
 	}
 	if err != nil {
@@ -82,9 +86,11 @@ func (w *wait) attempt(ctx context.Context, store backend.Backend) (*lease, erro
 	g, err := store.TryAcquire(send, w.claim)
 	answered()
 	if err == nil {
-		until, now := deadlineOf(sent, max(g.TTL, w.claim.TTL)), c.now() // safeguard: grant-deadline
+		// safeguard: grant-deadline
+		until, now := deadlineOf(sent, max(g.TTL, w.claim.TTL)), c.now()
 		switch {
-		case ctx.Err() != nil: // granted after the caller gave up: it is released; safeguard: cancelled-grant
+		// Granted after the caller gave up: it is released. safeguard: cancelled-grant
+		case ctx.Err() != nil:
 			err = ctx.Err()
 		case c.closing.Err() != nil: // or after Close began
 			err = ErrClosed
@@ -100,7 +106,8 @@ func (w *wait) attempt(ctx context.Context, store backend.Backend) (*lease, erro
 	case errors.Is(err, backend.ErrHeld), errors.Is(err, backend.ErrQuarantined):
 		w.since = began
 		err = w.refused(sent, err)
-	case backend.AnswerOf(err) == backend.Unknown: // the grants that are not believed in are here as well
+	// The grants that are not believed in are here as well.
+	case backend.AnswerOf(err) == backend.Unknown:
 		w.unsure, w.unanswered = true, true // safeguard: late-grant-unsure
 		err = wrapUnknown(err)
 		if ctx.Err() == nil && !errors.Is(err, ErrClosed) && !errors.Is(err, context.Canceled) &&
@@ -119,15 +126,16 @@ func (w *wait) attempt(ctx context.Context, store backend.Backend) (*lease, erro
 
 // patient returns the context of an attempt that may leave a place in the queue, and a function to
 // call when it is answered. A caller that gives up waits for the answer while the store answers
-// anybody, for a second at most: of those in flight a store bars a few only, and thousands may give up at once.
+// anybody, for a second at most: of those in flight a store bars a few only, and thousands may give
+// up at once.
 func (w *wait) patient(ctx context.Context) (context.Context, func()) {
 	if ctx.Done() == nil || ctx.Err() != nil {
 		return ctx, func() {}
 	}
 	c := w.core
-	// When the caller's ctx ends, the request is cut off only after a grace without an answer: to this
-	// claim, or, while the store answers others of this client, to any; but then after ten of them, as
-	// it may be this one alone that is never answered.
+	// When the caller's ctx ends, the request is cut off only after a grace without an answer: to
+	// this claim, or, while the store answers others of this client, to any; but then after ten of
+	// them, as it may be this one alone that is never answered.
 	send, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	answered := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -216,8 +224,8 @@ func (w *wait) run(ctx context.Context) (l *lease, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// Who comes here may have been refused already, by lockFirst. That counts as the first attempt of
-	// the loop if it came after a subscription: a release since then has signalled.
+	// Who comes here may have been refused already, by lockFirst. That counts as the first attempt
+	// of the loop if it came after a subscription: a release since then has signalled.
 	refused := w.subscribed(ctx)
 	if refused {
 		err = w.last
@@ -252,7 +260,8 @@ func (w *wait) run(ctx context.Context) (l *lease, err error) {
 // subscribed subscribes before the first attempt of run, if that is likely to save another one. It
 // reports whether the last attempt came after the subscription, so that its refusal counts.
 func (w *wait) subscribed(ctx context.Context) bool {
-	if w.wakes == nil && (w.cohort != nil || w.claim.Queue && w.core.likelyHeld(w.core.holdTimes.of(w.claim.Key))) {
+	if w.wakes == nil && (w.cohort != nil ||
+		w.claim.Queue && w.core.likelyHeld(w.core.holdTimes.of(w.claim.Key))) {
 		w.subscribe(ctx)
 		return false
 	}
@@ -266,10 +275,12 @@ func (w *wait) attemptUntilClosed(ctx context.Context) (*lease, error) {
 		w.cohort.noteAttempt()
 		return w.attempt(ctx, w.core.b)
 	}
-	// Its answer may be a grant all the same: then attempt finds Close begun, and takes it for unsure.
+	// Its answer may be a grant all the same: then attempt finds Close begun, and takes it for
+	// unsure.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(w.core.closing, func() { cancel(ErrClosed) })() // safeguard: close-ends-attempt
+	// safeguard: close-ends-attempt
+	defer context.AfterFunc(w.core.closing, func() { cancel(ErrClosed) })()
 	return w.attempt(ctx, w.core.b)
 }
 
@@ -278,9 +289,12 @@ func (w *wait) attemptUntilClosed(ctx context.Context) (*lease, error) {
 // see failUnanswered.)
 func (w *wait) shouldStop(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || w.core.closing.Err() != nil ||
-		backend.Refused(err) || errors.Is(err, backend.ErrLost) || errors.Is(err, ErrWouldTimeout) ||
-		w.cohort == nil && backend.AnswerOf(err) != backend.Yes && !errors.Is(err, backend.ErrHeld) &&
-			!errors.Is(err, backend.ErrQuarantined) && w.core.timedOut(w.since, timeout(w.core.cfg.StoreTimeout, w.claim.TTL))
+		backend.Refused(err) || errors.Is(err, backend.ErrLost) ||
+		errors.Is(err, ErrWouldTimeout) ||
+		w.cohort == nil && backend.AnswerOf(err) != backend.Yes &&
+			!errors.Is(err, backend.ErrHeld) &&
+			!errors.Is(err, backend.ErrQuarantined) &&
+			w.core.timedOut(w.since, timeout(w.core.cfg.StoreTimeout, w.claim.TTL))
 }
 
 // subscribe asks for wake-ups and reports whether it has them. Where they are not to be had,
@@ -296,7 +310,8 @@ func (w *wait) subscribe(ctx context.Context) bool {
 	if w.noWakes || !w.core.caps.Watch {
 		return false
 	}
-	watch, cancel := context.WithCancel(context.WithoutCancel(ctx)) // lasts until stop, also when the acquirer goes on; safeguard: subscription-outlives
+	// Lasts until stop, also when the acquirer goes on. safeguard: subscription-outlives
+	watch, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	slow := time.AfterFunc(w.core.cfg.Wait.Fallback, cancel)
 	left, closing := context.AfterFunc(ctx, cancel), context.AfterFunc(w.core.closing, cancel)
 	wakes, err := w.core.b.Watch(watch, w.claim)
@@ -355,12 +370,15 @@ func (w *wait) woken(ctx context.Context, wake *backend.Wake, open bool) *lease 
 		w.core.observeWake(ctx, WakeClosed)
 		return nil
 	}
-	// Those who held meanwhile, whom the lease's own release names again. Who took the key free is told
-	// of by nobody, and known to whom it was next to.
+	// Those who held meanwhile, whom the lease's own release names again. Who took the key free is
+	// told of by nobody, and known to whom it was next to.
 	if told := wake.Grant.Before; len(told) > 0 {
 		w.before = told
 	} else if len(w.before) > 0 {
-		w.before = []backend.Past{{Meta: w.before[0].Meta, For: time.Duration(w.core.now() - w.blocked)}}
+		w.before = []backend.Past{{
+			Meta: w.before[0].Meta,
+			For:  time.Duration(w.core.now() - w.blocked),
+		}}
 	}
 	l, reason := w.handedOver(ctx, wake), WakeSignal
 	if l != nil {
@@ -373,11 +391,12 @@ func (w *wait) woken(ctx context.Context, wake *backend.Wake, open bool) *lease 
 	return l
 }
 
-// startHeartbeats has heartbeats keep the place that the claim has in the queue by the answer err. It
-// returns nil if there is none, or no subscription to sleep by.
+// startHeartbeats has heartbeats keep the place that the claim has in the queue by the answer err.
+// It returns nil if there is none, or no subscription to sleep by.
 func (w *wait) startHeartbeats(err error) *place {
 	var held *backend.HeldError
-	if w.wakes == nil || !w.claim.Queue || w.core.beats.none.Load() || !errors.As(err, &held) || held.Position == 0 {
+	if w.wakes == nil || !w.claim.Queue || w.core.beats.none.Load() || !errors.As(err, &held) ||
+		held.Position == 0 {
 		return nil
 	}
 	return w.core.beats.add(w, held)
@@ -406,7 +425,8 @@ func (w *wait) pause(err error) time.Duration {
 	var quarantine *backend.QuarantineError
 	var held *backend.HeldError
 	switch {
-	case errors.As(err, &quarantine) && quarantine.RetryAfter > 0: // nothing can come before, wake-ups included
+	// Nothing can come before, wake-ups included.
+	case errors.As(err, &quarantine) && quarantine.RetryAfter > 0:
 		return quarantine.RetryAfter + waiting.Jitter(2*time.Millisecond)
 	case !errors.As(err, &held):
 		if w.retry == nil {
@@ -442,7 +462,9 @@ func (w *wait) pause(err error) time.Duration {
 // TestHandOverAfterAHeartbeat, TestHandOverWithLittleLeftIsClaimed).
 func (w *wait) handedOver(ctx context.Context, wake *backend.Wake) *lease {
 	g := wake.Grant
-	if !wake.Granted || w.refToken == 0 || g.Token <= w.refToken || ctx.Err() != nil || w.core.closing.Err() != nil { // safeguard: hand-over-token
+	// safeguard: hand-over-token
+	if !wake.Granted || w.refToken == 0 || g.Token <= w.refToken || ctx.Err() != nil ||
+		w.core.closing.Err() != nil {
 		return nil
 	}
 	until, now := deadlineOf(w.queued, g.TTL), w.core.now() // safeguard: hand-over-deadline
@@ -458,11 +480,11 @@ func (w *wait) handedOver(ctx context.Context, wake *backend.Wake) *lease {
 // Safety: what is written is the release of this claim, and if an attempt was not answered a
 // tombstone for it, which the store keeps for longer than a request can be on its way. So whatever
 // the store executes first, nothing of the claim is there in the end: a grant that came before is
-// released, one that comes after is refused. It names the claim's owner and can end no other's hold.
-// Nobody believes in the claim: attempt has given no lease, or run would have returned it. What is
-// not confirmed is repeated behind the caller, and if the store stays silent the lease ends by itself
-// (TestUnansweredClaimIsWithdrawn, TestCancelledWaitLeavesNothing, TestWithdrawGoesOnBehindTheCaller,
-// backendtest tombstone).
+// released, one that comes after is refused. It names the claim's owner and can end no other's
+// hold. Nobody believes in the claim: attempt has given no lease, or run would have returned it.
+// What is not confirmed is repeated behind the caller, and if the store stays silent the lease ends
+// by itself (TestUnansweredClaimIsWithdrawn, TestCancelledWaitLeavesNothing,
+// TestWithdrawGoesOnBehindTheCaller, backendtest tombstone).
 func (w *wait) withdraw(ctx context.Context) {
 	if !w.asked || !w.unsure && !w.claim.Queue { // safeguard: withdraw
 		return // every attempt was answered with a definite no, and there is no place in a queue
@@ -474,17 +496,22 @@ func (w *wait) withdraw(ctx context.Context) {
 }
 
 // claim sets claim to what a call asks of the store, under a name that no other claim has. A
-// re-entrant one has the name that its caller gave, which several claims share, and a hold of its own.
+// re-entrant one has the name that its caller gave, which several claims share, and a hold of its
+// own.
 func (c *core) claim(ctx context.Context, op, key string, o *call, claim *backend.Claim) {
-	claim.Key, claim.Owner, claim.Mode, claim.Limit, claim.TTL = key, backend.NewOwner(), o.mode, o.limit, o.ttl
+	claim.Key, claim.Owner = key, backend.NewOwner()
+	claim.Mode, claim.Limit, claim.TTL = o.mode, o.limit, o.ttl
 	claim.Weight, claim.Meta = o.weight, c.meta
-	claim.Meta.Note, claim.Meta.Since = o.note, time.Now().UTC().Truncate(time.Millisecond) // short: it goes to the store
+	// Short: it goes to the store.
+	claim.Meta.Note, claim.Meta.Since = o.note, time.Now().UTC().Truncate(time.Millisecond)
 	if o.reentrant {
 		claim.Reentrant, claim.Hold, claim.Owner = true, claim.Owner, o.owner
 	}
-	if op == opLock && c.caps.Queue && c.caps.Fencing && (o.wait == waiting.Handoff || o.wait == waiting.Auto) {
-		// Three heartbeats within the time that a place lasts, so that one may be lost. An attempt of
-		// All before the key's turn takes no place, and so its refusal leaves nothing to withdraw; safeguard: all-in-order
+	if op == opLock && c.caps.Queue && c.caps.Fencing &&
+		(o.wait == waiting.Handoff || o.wait == waiting.Auto) {
+		// Three heartbeats within the time that a place lasts, so that one may be lost. An attempt
+		// of All before the key's turn takes no place, and so its refusal leaves nothing to
+		// withdraw; safeguard: all-in-order
 		claim.Queue, claim.WaiterTTL = !o.try, min(3*c.cfg.Wait.Fallback, backend.MaxTTL)
 	}
 	if c.cfg.Observer != nil {

@@ -18,7 +18,8 @@ func TestUncontendedLockIsOneQuestion(t *testing.T) {
 		if err := mustLock(t, l, "k").Unlock(); err != nil {
 			t.Fatal(err)
 		}
-		if a, w, r := b.acquires.Load(), b.watches.Load(), b.releases.Load(); a != 1 || w != 0 || r != 1 {
+		if a, w, r := b.acquires.Load(), b.watches.Load(), b.releases.Load(); a != 1 || w != 0 ||
+			r != 1 {
 			t.Errorf("%d attempts, %d watches, %d releases; want 1, 0, 1", a, w, r)
 		}
 	})
@@ -43,43 +44,45 @@ func TestWaiterIsWokenByRelease(t *testing.T) {
 // covers: W1
 func TestKnownContentionIsOneQuestion(t *testing.T) {
 	b := hook()
-	bubble(t, b, locker.Config{Wait: waiting.Config{Passes: -1}}, func(t *testing.T, l *locker.Client[struct{}]) {
-		other, err := locker.New(b.Backend, locker.Bare, locker.Config{}) // as another process
-		if err != nil {
-			t.Fatal(err)
-		}
-		for round, want := range []int64{2, 1, 1} {
-			g := mustLock(t, other, "k")
-			time.AfterFunc(20*time.Millisecond, func() { _ = g.Unlock() })
-			before := b.acquires.Load()
-			if err := mustLock(t, l, "k").Unlock(); err != nil {
+	bubble(t, b, locker.Config{Wait: waiting.Config{Passes: -1}},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			other, err := locker.New(b.Backend, locker.Bare, locker.Config{}) // as another process
+			if err != nil {
 				t.Fatal(err)
 			}
-			if got := b.acquires.Load() - before; got != want {
-				t.Errorf("round %d: %d attempts, want %d", round, got, want)
+			for round, want := range []int64{2, 1, 1} {
+				g := mustLock(t, other, "k")
+				time.AfterFunc(20*time.Millisecond, func() { _ = g.Unlock() })
+				before := b.acquires.Load()
+				if err := mustLock(t, l, "k").Unlock(); err != nil {
+					t.Fatal(err)
+				}
+				if got := b.acquires.Load() - before; got != want {
+					t.Errorf("round %d: %d attempts, want %d", round, got, want)
+				}
 			}
-		}
-		var watching context.Context
-		b.watch = func(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
-			watching = ctx
-			return b.Backend.Watch(ctx, c)
-		}
-		if err := mustLock(t, l, "k").Unlock(); err != nil { // free
-			t.Fatal(err)
-		}
-		if watching == nil || watching.Err() == nil {
-			t.Error("no subscription before the attempt, or one that goes on")
-		}
-		g := mustLock(t, other, "k") // and released before the subscription is there, so that no signal comes
-		b.watch = func(context.Context, backend.Claim) (<-chan backend.Wake, error) {
-			return make(chan backend.Wake), g.Unlock()
-		}
-		start := time.Now()
-		defer mustLock(t, l, "k").Unlock()
-		if d := time.Since(start); d != 0 {
-			t.Errorf("slept %v beside a free lock", d)
-		}
-	})
+			var watching context.Context
+			b.watch = func(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+				watching = ctx
+				return b.Backend.Watch(ctx, c)
+			}
+			if err := mustLock(t, l, "k").Unlock(); err != nil { // free
+				t.Fatal(err)
+			}
+			if watching == nil || watching.Err() == nil {
+				t.Error("no subscription before the attempt, or one that goes on")
+			}
+			// And released before the subscription is there, so that no signal comes.
+			g := mustLock(t, other, "k")
+			b.watch = func(context.Context, backend.Claim) (<-chan backend.Wake, error) {
+				return make(chan backend.Wake), g.Unlock()
+			}
+			start := time.Now()
+			defer mustLock(t, l, "k").Unlock()
+			if d := time.Since(start); d != 0 {
+				t.Errorf("slept %v beside a free lock", d)
+			}
+		})
 }
 
 // The lock is released after the first attempt and before the subscription: only the attempt
@@ -87,30 +90,33 @@ func TestKnownContentionIsOneQuestion(t *testing.T) {
 // covers: W1
 func TestAsksAgainAfterSubscribing(t *testing.T) {
 	b := hook()
-	bubble(t, b, locker.Config{Wait: waiting.Config{Fallback: time.Hour}}, func(t *testing.T, l *locker.Client[struct{}]) {
-		other, err := locker.New(b.Backend, locker.Bare, locker.Config{}) // as another process
-		if err != nil {
-			t.Fatal(err)
-		}
-		g := mustLock(t, other, "k")
-		b.watch = func(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
-			if err := g.Unlock(); err != nil {
-				t.Error(err)
+	bubble(t, b, locker.Config{Wait: waiting.Config{Fallback: time.Hour}},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			other, err := locker.New(b.Backend, locker.Bare, locker.Config{}) // as another process
+			if err != nil {
+				t.Fatal(err)
 			}
-			return make(chan backend.Wake), nil
-		}
-		start := time.Now()
-		defer mustLock(t, l, "k").Unlock()
-		if d := time.Since(start); d != 0 {
-			t.Errorf("slept %v beside a free lock", d)
-		}
-	})
+			g := mustLock(t, other, "k")
+			b.watch = func(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+				if err := g.Unlock(); err != nil {
+					t.Error(err)
+				}
+				return make(chan backend.Wake), nil
+			}
+			start := time.Now()
+			defer mustLock(t, l, "k").Unlock()
+			if d := time.Since(start); d != 0 {
+				t.Errorf("slept %v beside a free lock", d)
+			}
+		})
 }
 
 // covers: W2, W12, R21
 func TestLostWakeUpCostsTheFallbackAtMost(t *testing.T) {
 	b := hook()
-	b.watch = func(context.Context, backend.Claim) (<-chan backend.Wake, error) { return make(chan backend.Wake), nil }
+	b.watch = func(context.Context, backend.Claim) (<-chan backend.Wake, error) {
+		return make(chan backend.Wake), nil
+	}
 	cfg := locker.Config{TTL: time.Minute, Wait: waiting.Config{Fallback: 2 * time.Second}}
 	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
 		g := mustLock(t, l, "k")
@@ -160,7 +166,8 @@ func TestAsksWhenTheBlockingLeaseEnds(t *testing.T) {
 	b := hook()
 	cfg := locker.Config{Wait: waiting.Config{Fallback: time.Hour}}
 	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
-		dead := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: 7 * time.Second} // a holder that crashed
+		// A holder that crashed.
+		dead := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: 7 * time.Second}
 		if _, err := b.TryAcquire(t.Context(), dead); err != nil {
 			t.Fatal(err)
 		}
@@ -175,10 +182,17 @@ func TestAsksWhenTheBlockingLeaseEnds(t *testing.T) {
 func TestPollsWhereNobodySignals(t *testing.T) {
 	closed := make(chan backend.Wake)
 	close(closed)
-	for name, watch := range map[string]func(context.Context, backend.Claim) (<-chan backend.Wake, error){
-		"unsupported": func(context.Context, backend.Claim) (<-chan backend.Wake, error) { return nil, errors.ErrUnsupported },
-		"closed":      func(context.Context, backend.Claim) (<-chan backend.Wake, error) { return closed, nil },
-		"unreachable": func(context.Context, backend.Claim) (<-chan backend.Wake, error) { return nil, errSilence },
+	for name, watch := range map[string]func(context.Context,
+		backend.Claim) (<-chan backend.Wake, error){
+		"unsupported": func(context.Context, backend.Claim) (<-chan backend.Wake, error) {
+			return nil, errors.ErrUnsupported
+		},
+		"closed": func(context.Context, backend.Claim) (<-chan backend.Wake, error) {
+			return closed, nil
+		},
+		"unreachable": func(context.Context, backend.Claim) (<-chan backend.Wake, error) {
+			return nil, errSilence
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := hook()
@@ -188,13 +202,17 @@ func TestPollsWhereNobodySignals(t *testing.T) {
 				}
 				return watch(ctx, c)
 			}
-			cfg := locker.Config{Wait: waiting.Config{Max: 100 * time.Millisecond, Fallback: time.Hour}}
+			cfg := locker.Config{Wait: waiting.Config{
+				Max:      100 * time.Millisecond,
+				Fallback: time.Hour,
+			}}
 			bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
 				time.AfterFunc(10*time.Second, holder(t, b))
 				start := time.Now()
 				defer mustLock(t, l, "k").Unlock()
 				if d := time.Since(start); d > 10*time.Second+100*time.Millisecond {
-					t.Errorf("granted after %v, want within the poll interval of 100ms after 10s", d)
+					t.Errorf("granted after %v, want within the poll interval of 100ms after 10s",
+						d)
 				}
 				if n := b.acquires.Load(); n > 1000 {
 					t.Errorf("%d attempts in 10s: that is no backoff", n)
@@ -209,14 +227,15 @@ func TestPollsWhereNobodySignals(t *testing.T) {
 
 func TestPollModeNeverSubscribes(t *testing.T) {
 	b := hook()
-	bubble(t, b, locker.Config{Wait: waiting.Config{Mode: waiting.Poll}}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := mustLock(t, l, "k")
-		time.AfterFunc(time.Minute, func() { _ = g.Unlock() })
-		defer mustLock(t, l, "k").Unlock()
-		if b.watches.Load() != 0 {
-			t.Error("subscribed in mode poll")
-		}
-	})
+	bubble(t, b, locker.Config{Wait: waiting.Config{Mode: waiting.Poll}},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			g := mustLock(t, l, "k")
+			time.AfterFunc(time.Minute, func() { _ = g.Unlock() })
+			defer mustLock(t, l, "k").Unlock()
+			if b.watches.Load() != 0 {
+				t.Error("subscribed in mode poll")
+			}
+		})
 }
 
 func TestTryLockAsksOnce(t *testing.T) {
@@ -226,7 +245,8 @@ func TestTryLockAsksOnce(t *testing.T) {
 		_, err := l.TryLock(t.Context(), "k")
 		wantErr(t, err, locker.ErrNotAcquired, backend.ErrHeld)
 		var held *backend.HeldError
-		if !errors.As(err, &held) || held.Holder.Service != "till" || held.Holder.PID == 0 || held.RetryAfter <= 0 {
+		if !errors.As(err, &held) || held.Holder.Service != "till" || held.Holder.PID == 0 ||
+			held.RetryAfter <= 0 {
 			t.Errorf("the error does not tell who holds: %#v", held)
 		}
 		if b.acquires.Load() != 2 || b.watches.Load() != 0 {
@@ -241,10 +261,13 @@ func TestTryLockAsksOnce(t *testing.T) {
 // covers: R20, R24
 func TestRefusalEndsTheWaitAtOnce(t *testing.T) {
 	for _, refusal := range []error{
-		backend.ErrForeign, backend.ErrDenied, backend.ErrUnsafe, backend.ErrClosed, errors.ErrUnsupported,
+		backend.ErrForeign, backend.ErrDenied, backend.ErrUnsafe, backend.ErrClosed,
+		errors.ErrUnsupported,
 	} {
 		b := hook()
-		b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) { return backend.Grant{}, refusal }
+		b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) {
+			return backend.Grant{}, refusal
+		}
 		bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
 			start := time.Now()
 			_, err := l.Lock(t.Context(), "k")
@@ -266,14 +289,15 @@ func TestOneStuckHoldDoesNotStopOthers(t *testing.T) {
 		}
 		return b.Backend.Renew(ctx, c)
 	}
-	bubble(t, b, locker.Config{TTL: 10 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
-		stuck, fine := mustLock(t, l, "stuck"), mustLock(t, l, "fine")
-		<-stuck.Lost()
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if err := fine.Unlock(); err != nil {
-			t.Errorf("a hold beside a stuck one: %v", err)
-		}
-		wantErr(t, stuck.Unlock(), locker.ErrLost)
-	})
+	bubble(t, b, locker.Config{TTL: 10 * time.Second},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			stuck, fine := mustLock(t, l, "stuck"), mustLock(t, l, "fine")
+			<-stuck.Lost()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if err := fine.Unlock(); err != nil {
+				t.Errorf("a hold beside a stuck one: %v", err)
+			}
+			wantErr(t, stuck.Unlock(), locker.ErrLost)
+		})
 }

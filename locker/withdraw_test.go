@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// busy is a store that executes one request for a release after the other, each for a while, and forgets
-// one whose caller has gone.
+// busy is a store that executes one request for a release after the other, each for a while, and
+// forgets one whose caller has gone.
 type busy struct {
 	backend.Backend
 	single bool // it releases one claim in a request
@@ -60,13 +60,14 @@ func (b *busy) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error,
 	return b.Backend.ReleaseAll(ctx, claims)
 }
 
-// giveUp has so many readers wait and give up at once, when the store is busy with other requests for
-// so long, and returns how long they took and how many places they have left then.
+// giveUp has so many readers wait and give up at once, when the store is busy with other requests
+// for so long, and returns how long they took and how many places they have left then.
 func giveUp(t *testing.T, b *busy, readers int, with time.Duration) (took time.Duration, left int) {
 	t.Helper()
 	store := membackend.New()
 	b.Backend, b.one = store, make(chan struct{}, 1)
-	l, err := locker.New(b, locker.Bare, locker.Config{Wait: waiting.Config{Fallback: time.Hour}}) // so that no place lapses
+	// So that no place lapses.
+	l, err := locker.New(b, locker.Bare, locker.Config{Wait: waiting.Config{Fallback: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,8 +113,8 @@ func giveUp(t *testing.T, b *busy, readers int, with time.Duration) (took time.D
 }
 
 // However many readers give up at once, nothing of them is in the store when all have returned, as
-// long as it answers: each place is withdrawn, and none is dropped. Where the store can, those of a key
-// go together.
+// long as it answers: each place is withdrawn, and none is dropped. Where the store can, those of a
+// key go together.
 //
 // covers: W13, W7
 func TestWithdrawnTogether(t *testing.T) {
@@ -142,8 +143,8 @@ func TestWithdrawnTogether(t *testing.T) {
 	}
 }
 
-// A store that does not answer is not waited for, and is asked behind those who have gone. However many
-// they are, nothing is left out that it may yet answer.
+// A store that does not answer is not waited for, and is asked behind those who have gone. However
+// many they are, nothing is left out that it may yet answer.
 //
 // covers: W7, W13, E2
 func TestWithdrawnFromASilentStore(t *testing.T) {
@@ -186,7 +187,10 @@ func (b *late) Release(ctx context.Context, c backend.Claim) (backend.Released, 
 //
 // covers: W7, A4
 func TestGivingUpWaitsForTheAnswer(t *testing.T) {
-	for takes, answered := range map[time.Duration]bool{90 * time.Millisecond: true, time.Hour: false} {
+	for takes, answered := range map[time.Duration]bool{
+		90 * time.Millisecond: true,
+		time.Hour:             false,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := membackend.New()
 			defer store.Close()
@@ -203,11 +207,13 @@ func TestGivingUpWaitsForTheAnswer(t *testing.T) {
 			time.AfterFunc(time.Millisecond, cancel)
 			began := time.Now()
 			_, err = l.Lock(ctx, "k", locker.Shared())
-			if took := time.Since(began); !errors.Is(err, context.Canceled) || took > 101*time.Millisecond {
+			if took := time.Since(began); !errors.Is(err, context.Canceled) ||
+				took > 101*time.Millisecond {
 				t.Errorf("Lock = %v after %v", err, took)
 			}
 			if c := <-b.released; c.NoneInFlight != answered {
-				t.Errorf("released with none in flight %v, and that was answered: %v", c.NoneInFlight, answered)
+				t.Errorf("released with none in flight %v, and that was answered: %v",
+					c.NoneInFlight, answered)
 			}
 			if err := l.Close(); err != nil {
 				t.Error(err)
@@ -219,7 +225,8 @@ func TestGivingUpWaitsForTheAnswer(t *testing.T) {
 	}
 }
 
-// Who gives up while its attempt is in flight does not wait for as long as the store answers others:
+// Who gives up while its attempt is in flight does not wait for as long as the store answers
+// others:
 // it may be that attempt alone that is never answered, as of a shard that is away.
 //
 // covers: W7, E2
@@ -289,35 +296,37 @@ func (b far) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, e
 //
 // covers: W7, E2
 func TestGivingUpBesideARepeatedRelease(t *testing.T) {
-	bubble(t, far{membackend.New()}, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := mustLock(t, l, "k")
-		returned := make(chan struct{})
-		var others sync.WaitGroup
-		others.Go(func() { // whose releases are answered all the time
-			for {
-				select {
-				case <-returned:
-					return
-				default:
+	bubble(t, far{membackend.New()}, locker.Config{},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			g := mustLock(t, l, "k")
+			returned := make(chan struct{})
+			var others sync.WaitGroup
+			others.Go(func() { // whose releases are answered all the time
+				for {
+					select {
+					case <-returned:
+						return
+					default:
+					}
+					_, err := l.Lock(t.Context(), "k", locker.Shared(),
+						locker.WaitLimit(10*time.Millisecond))
+					wantErr(t, err, context.DeadlineExceeded)
 				}
-				_, err := l.Lock(t.Context(), "k", locker.Shared(), locker.WaitLimit(10*time.Millisecond))
+			})
+			for i := range 16 { // some of them while the release of one before is repeated
+				began, limit := time.Now(), time.Duration(i+1)*70*time.Millisecond
+				_, err := l.Lock(t.Context(), "away", locker.Shared(), locker.WaitLimit(limit))
 				wantErr(t, err, context.DeadlineExceeded)
+				if took := time.Since(began); took > limit+2050*time.Millisecond {
+					t.Errorf("a Lock of %v came back after %v", limit, took)
+				}
+			}
+			close(returned)
+			others.Wait()
+			if err := g.Unlock(); err != nil {
+				t.Error(err)
 			}
 		})
-		for i := range 16 { // some of them while the release of one before is repeated
-			began, limit := time.Now(), time.Duration(i+1)*70*time.Millisecond
-			_, err := l.Lock(t.Context(), "away", locker.Shared(), locker.WaitLimit(limit))
-			wantErr(t, err, context.DeadlineExceeded)
-			if took := time.Since(began); took > limit+2050*time.Millisecond {
-				t.Errorf("a Lock of %v came back after %v", limit, took)
-			}
-		}
-		close(returned)
-		others.Wait()
-		if err := g.Unlock(); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // A release that a shard which is away does not answer keeps no place in another shard's queue.
@@ -341,13 +350,15 @@ func TestWithdrawnBesideAShardThatIsAway(t *testing.T) {
 	}
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
 		g := mustLock(t, l, "k")
-		if _, err := l.Lock(t.Context(), "away", locker.Shared(), locker.WaitLimit(time.Second)); err == nil {
+		if _, err := l.Lock(t.Context(), "away", locker.Shared(),
+			locker.WaitLimit(time.Second)); err == nil {
 			t.Error("what is away was locked")
 		}
 		time.Sleep(2 * time.Second) // its release was tried once, and is tried again
 		longest := time.Duration(0)
 		for range 20 {
-			if _, err := l.Lock(t.Context(), "k", locker.Shared(), locker.WaitLimit(100*time.Millisecond)); err == nil {
+			if _, err := l.Lock(t.Context(), "k", locker.Shared(),
+				locker.WaitLimit(100*time.Millisecond)); err == nil {
 				t.Error("what is held was locked")
 			}
 			began := time.Now()
@@ -380,7 +391,9 @@ func TestOwedIsRepeatedWithPauses(t *testing.T) {
 	var broken atomic.Bool
 	broken.Store(true)
 	lost := errors.New("connection reset")
-	b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) { return backend.Grant{}, lost }
+	b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) {
+		return backend.Grant{}, lost
+	}
 	b.release = func(ctx context.Context, c backend.Claim) error {
 		if broken.Load() && b.releases.Load() < 10_000 {
 			return lost

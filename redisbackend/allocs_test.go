@@ -27,7 +27,8 @@ func TestAllocationsOfAPair(t *testing.T) {
 	client := redis.NewClient(o)
 	t.Cleanup(func() { _ = client.Close() })
 	ctx := context.Background()
-	const unlock = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`
+	const unlock = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", ` +
+		`KEYS[1]) end return 0`
 	sha, err := client.ScriptLoad(ctx, unlock).Result()
 	if err != nil {
 		t.Fatal(err)

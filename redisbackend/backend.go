@@ -62,33 +62,34 @@ type Config struct {
 	Replicas int
 }
 
-// A Backend keeps locks in Redis; it is a [backend.Backend], which says what its methods do. It is safe
-// for concurrent use, and does not change the client it was given. What is to be said of this one:
+// A Backend keeps locks in Redis; it is a [backend.Backend], which says what its methods do. It is
+// safe for concurrent use, and does not change the client it was given. What is to be said of this
+// one:
 //
 //   - Capabilities are all there are; in the string dialect exclusive locks, without a queue.
-//   - TryAcquire makes one attempt in one script or command. The first one also checks the server, and
-//     is refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
-//   - Heartbeat keeps places in queues, in one script for up to 64 keys; on a cluster in one for each
-//     key. With Config.Dialect the error is [errors.ErrUnsupported].
+//   - TryAcquire makes one attempt in one script or command. The first one also checks the server,
+//     and is refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
+//   - Heartbeat keeps places in queues, in one script for up to 64 keys; on a cluster in one for
+//     each key. With Config.Dialect the error is [errors.ErrUnsupported].
 //   - Renew and Release are one script, or a command, and work when the server is out of memory.
 //   - Watch signals when c.Key is released, by anybody; for a claim in the queue, when the key is
 //     handed over to it. All watches of a backend share one connection, which is restored when it
-//     breaks; then every watcher is signalled, as it may have missed a message. Watch returns when the
-//     server has confirmed the subscription, when ctx is done, or after RequestTimeout. The error is
-//     [errors.ErrUnsupported] if the user may not subscribe, or may not publish: then nobody would be
-//     woken.
-//   - Inspect reads who holds key and who waits for it. The answer was true on the primary when it was
-//     given.
+//     breaks; then every watcher is signalled, as it may have missed a message. Watch returns when
+//     the server has confirmed the subscription, when ctx is done, or after RequestTimeout. The
+//     error is [errors.ErrUnsupported] if the user may not subscribe, or may not publish: then
+//     nobody would be woken.
+//   - Inspect reads who holds key and who waits for it. The answer was true on the primary when it
+//     was given.
 //   - Observe has a connection of its own to key's primary, on which the server tells of changes
-//     (CLIENT TRACKING): of every hold that lasts for longer than two round trips. It connects with the
-//     settings of the client, and with RESP3. The error is [errors.ErrUnsupported] if the server, or a
-//     proxy before it, has no CLIENT TRACKING or no RESP3, if the user may not use it, and if the
-//     client is neither a *redis.Client nor a *redis.ClusterClient.
-//   - List finds locks by SCAN, a page at a time on each primary, and reads each. With Config.Dialect
-//     the error is [errors.ErrUnsupported].
+//     (CLIENT TRACKING): of every hold that lasts for longer than two round trips. It connects with
+//     the settings of the client, and with RESP3. The error is [errors.ErrUnsupported] if the
+//     server, or a proxy before it, has no CLIENT TRACKING or no RESP3, if the user may not use it,
+//     and if the client is neither a *redis.Client nor a *redis.ClusterClient.
+//   - List finds locks by SCAN, a page at a time on each primary, and reads each. With
+//     Config.Dialect the error is [errors.ErrUnsupported].
 //   - Saved reads key's stored state from the primary. In the string dialect there is none.
-//   - Identity returns the server's replication id, which changes when it restarts or is promoted. A
-//     cluster has none: the error is [errors.ErrUnsupported].
+//   - Identity returns the server's replication id, which changes when it restarts or is promoted.
+//     A cluster has none: the error is [errors.ErrUnsupported].
 //   - Diagnose reads INFO of every primary.
 type Backend struct {
 	verbs
@@ -134,12 +135,16 @@ func New(client redis.UniversalClient, cfg Config) (*Backend, error) {
 // adopt looks at how the client was set up.
 func (b *Backend) adopt(client redis.UniversalClient) error {
 	refuse := func(why string) error { return &backend.InvalidError{Field: "client", Reason: why} }
-	b.pipe = &pipeline{client: client, timeout: b.cfg.RequestTimeout, most: store.ClusterInFlight, alone: true}
+	b.pipe = &pipeline{
+		client: client, timeout: b.cfg.RequestTimeout, most: store.ClusterInFlight,
+		alone: true,
+	}
 	switch c := client.(type) {
 	case nil:
 		return refuse("is nil")
 	case *redis.Ring:
-		return refuse("is a Ring, which moves keys to another server when one is down: two would hold a lock")
+		return refuse("is a Ring, which moves keys to another server when one is down: two " +
+			"would hold a lock")
 	case *redis.Client:
 		if c == nil {
 			return refuse("is nil")
@@ -151,7 +156,8 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 			b.client = c.WithTimeout(b.cfg.RequestTimeout) // same connections, but reads end
 		}
 		b.pipe = &pipeline{
-			client: b.client, timeout: b.cfg.RequestTimeout, most: o.PoolSize, inline: bounded(o, b.cfg.RequestTimeout),
+			client: b.client, timeout: b.cfg.RequestTimeout, most: o.PoolSize,
+			inline: bounded(o, b.cfg.RequestTimeout),
 		}
 	case *redis.ClusterClient:
 		if c == nil {
@@ -162,10 +168,13 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 		if err := b.store.OnCluster(); err != nil {
 			return err
 		}
-		b.reload = func() { c.ReloadState(context.Background()) } // returns at once, and not too often does something
-		b.pipe.silent = b.reload                                  // a primary that hangs may be replaced long before a request to it is over
+		// Returns at once, and not too often does something.
+		b.reload = func() { c.ReloadState(context.Background()) }
+		// A primary that hangs may be replaced long before a request to it is over.
+		b.pipe.silent = b.reload
 		if o.ReadTimeout < 0 || o.ReadTimeout == 0 && !o.ContextTimeoutEnabled {
-			return refuse("has no ReadTimeout: a silent server would occupy its connections for ever")
+			return refuse("has no ReadTimeout: a silent server would occupy its connections " +
+				"for ever")
 		}
 	}
 	return nil
@@ -173,7 +182,8 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 
 // bounded reports whether the client itself ends each step of a request within timeout.
 func bounded(o *redis.Options, timeout time.Duration) bool {
-	for _, limit := range []time.Duration{o.PoolTimeout, o.DialTimeout, o.ReadTimeout, o.WriteTimeout} {
+	limits := []time.Duration{o.PoolTimeout, o.DialTimeout, o.ReadTimeout, o.WriteTimeout}
+	for _, limit := range limits {
 		if limit <= 0 || limit > timeout { // safeguard: client-bounded
 			return false
 		}
@@ -188,7 +198,9 @@ func bounded(o *redis.Options, timeout time.Duration) bool {
 // key is as the backend has it, see locker.Hold; keys and args must be given as such, as in any
 // script. On a cluster keys need the hash tag of LockKey. It blocks for one request, bounded by
 // RequestTimeout and ctx. Package locker/fence makes a handle to data of it.
-func (b *Backend) Fenced(ctx context.Context, key string, token uint64, script string, keys, args []string) (any, error) {
+func (b *Backend) Fenced(ctx context.Context, key string, token uint64, script string,
+	keys, args []string,
+) (any, error) {
 	return b.store.Fenced(ctx, key, token, script, keys, args)
 }
 
@@ -255,7 +267,9 @@ func (t transport) Set(ctx context.Context, key string, args ...string) (wrote b
 }
 
 // acknowledged runs a script and waits on its connection for replicas.
-func (t transport) acknowledged(ctx context.Context, r store.Request) (reply any, replicas int, err error) {
+func (t transport) acknowledged(ctx context.Context,
+	r store.Request,
+) (reply any, replicas int, err error) {
 	send := func(command any, what string, limit time.Duration) (run, wait attempt, err error) {
 		run = t.command(ctx, command, what, r)
 		wait = attempt{redis.NewCmd(ctx, "wait", r.Replicas, max(limit.Milliseconds(), 1))}
@@ -268,8 +282,11 @@ func (t transport) acknowledged(ctx context.Context, r store.Request) (reply any
 	}
 	began, limit := time.Now(), t.cfg.RequestTimeout/2
 	run, wait, err := send("evalsha", r.Script.SHA1(), limit)
-	if err == nil && redis.HasErrorPrefix(run.Err(), "NOSCRIPT") { // and WAIT may have waited all the same
-		run, wait, err = send("eval", r.Script.Source(), min(limit, (t.cfg.RequestTimeout-time.Since(began))/2)) // safeguard: replicas-of-the-grant
+	// And WAIT may have waited all the same.
+	if err == nil && redis.HasErrorPrefix(run.Err(), "NOSCRIPT") {
+		// safeguard: replicas-of-the-grant
+		run, wait, err = send("eval", r.Script.Source(),
+			min(limit, (t.cfg.RequestTimeout-time.Since(began))/2))
 	}
 	if err != nil {
 		return nil, 0, err
@@ -307,7 +324,9 @@ func (b *Backend) command(ctx context.Context, command any, what string, r store
 func (t transport) Info(ctx context.Context, section string) (infos []string, err error) {
 	var all []string
 	var failed error
-	if err := t.pipe.do(ctx, request{own: func(ctx context.Context) { all, failed = t.info(ctx, section) }}); err != nil {
+	if err := t.pipe.do(ctx, request{own: func(ctx context.Context) {
+		all, failed = t.info(ctx, section)
+	}}); err != nil {
 		return nil, err // and what is written later is nobody's
 	}
 	return all, failed
@@ -394,12 +413,14 @@ func (t transport) Explain(err error) store.Failure {
 	if errors.As(err, &reply) {
 		return store.Failure{Reply: reply.Error()}
 	}
-	if t.reload != nil { // go-redis learns of a failover from a reply only, and a dead primary gives none
+	// Go-redis learns of a failover from a reply only, and a dead primary gives none.
+	if t.reload != nil {
 		t.reload()
 	}
 	return store.Failure{
 		Closed: errors.Is(err, redis.ErrClosed),
-		Unsent: store.NotMade(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted),
+		Unsent: store.NotMade(err) || errors.Is(err, redis.ErrPoolTimeout) ||
+			errors.Is(err, redis.ErrPoolExhausted),
 	}
 }
 

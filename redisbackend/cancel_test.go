@@ -21,12 +21,18 @@ func clients(t *testing.T, addr string, timeout time.Duration) map[string]backen
 		o.PoolTimeout, o.DialTimeout, o.WriteTimeout = timeout, timeout, timeout
 	}
 	return map[string]backend.Backend{
-		"ours":         opened(t, "redis://"+addr+"?request_timeout="+timeout.String()),
-		"defaults":     on(t, client(t, addr, nil), cfg),
-		"with context": on(t, client(t, addr, func(o *redis.Options) { o.ContextTimeoutEnabled = true }), cfg),
-		"no timeouts":  on(t, client(t, addr, func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = -1, -1 }), cfg),
-		"no end":       on(t, client(t, addr, unread), cfg),
-		"no deadlines": on(t, client(t, addr, func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = -2, -2 }), cfg),
+		"ours":     opened(t, "redis://"+addr+"?request_timeout="+timeout.String()),
+		"defaults": on(t, client(t, addr, nil), cfg),
+		"with context": on(t, client(t, addr, func(o *redis.Options) {
+			o.ContextTimeoutEnabled = true
+		}), cfg),
+		"no timeouts": on(t, client(t, addr, func(o *redis.Options) {
+			o.ReadTimeout, o.WriteTimeout = -1, -1
+		}), cfg),
+		"no end": on(t, client(t, addr, unread), cfg),
+		"no deadlines": on(t, client(t, addr, func(o *redis.Options) {
+			o.ReadTimeout, o.WriteTimeout = -2, -2
+		}), cfg),
 	}
 }
 
@@ -43,7 +49,8 @@ func TestContextEndsEveryVerb(t *testing.T) {
 		time.AfterFunc(20*time.Millisecond, cancel)
 		start := time.Now()
 		for verb, err := range everyVerb(cancelled, b) {
-			if !errors.Is(err, context.Canceled) || backend.AnswerOf(err) != backend.Unknown && verb != "Watch" {
+			if !errors.Is(err, context.Canceled) || backend.AnswerOf(err) != backend.Unknown &&
+				verb != "Watch" {
 				t.Errorf("%s: cancelled %s: %v", name, verb, err)
 			}
 		}
@@ -84,7 +91,8 @@ func TestAnswerBeatsCancel(t *testing.T) {
 func TestCloseWaits(t *testing.T) {
 	p, b, _ := behind(t, "")
 	p.Set(testserver.Fault{Mode: testserver.HoldReply, Match: testserver.Containing("eval")})
-	want(t, "renew", b.Renew(quick(t, 20*time.Millisecond), claim(key(t))), context.DeadlineExceeded)
+	want(t, "renew", b.Renew(quick(t, 20*time.Millisecond), claim(key(t))),
+		context.DeadlineExceeded)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
 	want(t, "renew", b.Renew(ctx, claim(key(t))), context.Canceled) // its request goes on

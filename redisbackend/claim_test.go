@@ -34,7 +34,9 @@ func TestLostReplyToAcquire(t *testing.T) {
 			return on(t, client(t, addr, nil), Config{})
 		},
 		"a client with retries and RESP2": func(t *testing.T, addr string) *Backend {
-			return on(t, client(t, addr, func(o *redis.Options) { o.Protocol, o.MaxRetries = 2, 5 }), Config{})
+			return on(t, client(t, addr, func(o *redis.Options) {
+				o.Protocol, o.MaxRetries = 2, 5
+			}), Config{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +45,10 @@ func TestLostReplyToAcquire(t *testing.T) {
 			warm := claim(key(t))
 			acquired(t, b, warm) // loads the script
 			c := claim(key(t))
-			p.Set(testserver.Fault{Mode: testserver.ExecuteThenCut, Match: testserver.Containing(c.Key), Next: 1})
+			p.Set(testserver.Fault{
+				Mode:  testserver.ExecuteThenCut,
+				Match: testserver.Containing(c.Key), Next: 1,
+			})
 			requests := p.Counts().Requests
 			g, err := b.TryAcquire(t.Context(), c)
 			if backend.AnswerOf(err) != backend.Unknown {
@@ -63,8 +68,8 @@ func TestLostReplyToAcquire(t *testing.T) {
 	}
 }
 
-// A request that waits for replicas is not sent again either. The second release would say that the hold was
-// lost, and nothing of the state that the first has saved.
+// A request that waits for replicas is not sent again either. The second release would say that the
+// hold was lost, and nothing of the state that the first has saved.
 //
 // covers: A3, C4, R2
 func TestLostReplyBeforeReplicas(t *testing.T) {
@@ -88,7 +93,10 @@ func TestLostReplyBeforeReplicas(t *testing.T) {
 			acquired(t, direct, c)
 		}
 		c.Save = []byte("state")
-		p.Set(testserver.Fault{Mode: testserver.ExecuteThenCut, Match: testserver.Containing(c.Key)})
+		p.Set(testserver.Fault{
+			Mode:  testserver.ExecuteThenCut,
+			Match: testserver.Containing(c.Key),
+		})
 		dropped := p.Counts().Dropped
 		err := verb(c)
 		if backend.AnswerOf(err) != backend.Unknown {
@@ -113,7 +121,10 @@ func TestLostReplyToRelease(t *testing.T) {
 	want(t, "release", storetest.Release(t.Context(), b, c), nil) // loads the script
 	c = claim(c.Key)
 	acquired(t, b, c)
-	p.Set(testserver.Fault{Mode: testserver.ExecuteThenCut, Match: testserver.Containing(c.Key), Next: 1})
+	p.Set(testserver.Fault{
+		Mode: testserver.ExecuteThenCut, Match: testserver.Containing(c.Key),
+		Next: 1,
+	})
 	if _, err := b.Release(t.Context(), c); backend.AnswerOf(err) != backend.Unknown {
 		t.Fatalf("release: %v, want an unknown answer", err)
 	}
@@ -142,7 +153,8 @@ func TestReleaseOvertakesAcquire(t *testing.T) {
 	acquired(t, direct, other)
 	_, err = direct.TryAcquire(t.Context(), c)
 	want(t, "acquire after release", err, backend.ErrLost)
-	if s, err := direct.Inspect(t.Context(), c.Key); err != nil || len(s.Holders) != 1 || s.Holders[0].Owner != other.Owner {
+	if s, err := direct.Inspect(t.Context(), c.Key); err != nil || len(s.Holders) != 1 ||
+		s.Holders[0].Owner != other.Owner {
 		t.Fatalf("%+v, %v", s, err)
 	}
 }
@@ -155,7 +167,8 @@ func TestSettledRelease(t *testing.T) {
 	c.NoneInFlight = true
 	g := acquired(t, b, c)
 	want(t, "release", storetest.Release(t.Context(), b, c), nil)
-	if s, want := srv.MustDo("GET", b.store.Layout.Key(c.Key)), fmt.Sprintf("h2 %d", g.Token); s != want {
+	if s, want := srv.MustDo("GET", b.store.Layout.Key(c.Key)), fmt.Sprintf("h2 %d",
+		g.Token); s != want {
 		t.Errorf("%q is left, want %q", s, want)
 	}
 	want(t, "second release", storetest.Release(t.Context(), b, c), backend.ErrLost)
@@ -220,13 +233,15 @@ func TestLayoutV2(t *testing.T) {
 	c := claim(key(t))
 	g := acquired(t, b, c)
 	stored := srv.MustDo("GET", "holdfast:{"+c.Key+"}")
-	if want := fmt.Sprintf("h2 %d 15000 %s 1 {", g.Token, c.Owner); !strings.HasPrefix(stored, want) || !strings.Contains(stored, `"service":"test"`) {
+	if want := fmt.Sprintf("h2 %d 15000 %s 1 {", g.Token, c.Owner); !strings.HasPrefix(stored,
+		want) || !strings.Contains(stored, `"service":"test"`) {
 		t.Errorf("%s, want %s", stored, want)
 	}
 	if g.Token < 1_700_000_000_000_000 {
 		t.Errorf("token %d is not a time in µs", g.Token)
 	}
-	if ttl, err := srv.Do("PTTL", "holdfast:{"+c.Key+"}"); err != nil || ttl.(int64) < 44_000 || ttl.(int64) > 46_000 {
+	if ttl, err := srv.Do("PTTL", "holdfast:{"+c.Key+"}"); err != nil || ttl.(int64) < 44_000 ||
+		ttl.(int64) > 46_000 {
 		t.Errorf("the key lives for %v ms, %v; want the lease and 15 s", ttl, err)
 	}
 }
@@ -242,7 +257,8 @@ func TestPrefixAndRetention(t *testing.T) {
 	acquired(t, b, claim(c.Key))
 	c.NoneInFlight = true
 	want(t, "release", storetest.Release(t.Context(), a, c), nil)
-	const most = 300_000 + script.Near/1000 + 1   // a native release counts from a time that the clock may be short of by Near
+	// A native release counts from a time that the clock may be short of by Near.
+	const most = 300_000 + script.Near/1000 + 1
 	ttl, err := srv.Do("PTTL", "one:{"+c.Key+"}") // from the release on
 	if err != nil || ttl.(int64) < 290_000 || ttl.(int64) > most {
 		t.Errorf("the key lives for %v ms, %v; want 5m", ttl, err)

@@ -18,7 +18,10 @@ func TestNewRefuses(t *testing.T) {
 	defer ring.Close()
 	endless := redis.NewClusterClient(&redis.ClusterOptions{ReadTimeout: -1})
 	defer endless.Close()
-	bare := redis.NewClusterClient(&redis.ClusterOptions{ReadTimeout: -2, ContextTimeoutEnabled: true})
+	bare := redis.NewClusterClient(&redis.ClusterOptions{
+		ReadTimeout:           -2,
+		ContextTimeoutEnabled: true,
+	})
 	defer bare.Close()
 	good := client(t, "127.0.0.1:1", nil)
 	for name, test := range map[string]struct {
@@ -42,7 +45,10 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, b, err)
 		}
 	}
-	cluster := redis.NewClusterClient(&redis.ClusterOptions{ReadTimeout: -1, ContextTimeoutEnabled: true})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{
+		ReadTimeout:           -1,
+		ContextTimeoutEnabled: true,
+	})
 	defer cluster.Close()
 	on(t, cluster, Config{})
 }
@@ -82,14 +88,17 @@ func TestClose(t *testing.T) {
 // One program's client serves several backends and the program itself.
 func TestSharedClient(t *testing.T) {
 	srv := testserver.SharedRedis(t)
-	mine := client(t, srv.Addr(), func(o *redis.Options) { o.PoolSize, o.MaxActiveConns, o.PoolTimeout = 1, 1, 20*time.Millisecond })
+	mine := client(t, srv.Addr(), func(o *redis.Options) {
+		o.PoolSize, o.MaxActiveConns, o.PoolTimeout = 1, 1, 20*time.Millisecond
+	})
 	a, b := on(t, mine, Config{Prefix: "a:"}), on(t, mine, Config{Prefix: "b:"})
 	c := claim(key(t))
 	acquired(t, a, c)
 	acquired(t, b, c)
 	conn := mine.Conn() // takes the only connection
 	want(t, "ping", conn.Ping(t.Context()).Err(), nil)
-	want(t, "renew without a connection", a.Renew(t.Context(), c), backend.ErrUnavailable) // certainly not sent
+	// Certainly not sent.
+	want(t, "renew without a connection", a.Renew(t.Context(), c), backend.ErrUnavailable)
 	want(t, "close", conn.Close(), nil)
 	want(t, "renew", a.Renew(t.Context(), c), nil)
 }

@@ -1,7 +1,7 @@
 // Package redisbackend keeps locks in Redis through go-redis: one server, Sentinel or Cluster.
 //
-//	b, err := backend.Open(ctx, "redis://:secret@127.0.0.1:6379/0") // after importing this package
-//	b, err := redisbackend.New(client, redisbackend.Config{})       // with a client that the program has
+//	b, err := backend.Open(ctx, "redis://:secret@127.0.0.1:6379/0") // this package is imported
+//	b, err := redisbackend.New(client, redisbackend.Config{})       // a client of the program
 //
 // # URLs
 //
@@ -18,10 +18,10 @@
 //	request_timeout    bounds each request, and the making of a connection, default 3s
 //	pool_size          connections per server, default 2 per CPU, in a cluster 10
 //	allow_eviction     true: accept a maxmemory-policy that may drop locks
-//	max_ttl            the longest lease; turns on the guard against servers that forget, see [Config.MaxTTL]
+//	max_ttl            the longest lease; guards against servers that forget, see [Config.MaxTTL]
 //	replica_lag        goes with max_ttl, default 10s for Sentinel, see [Config.ReplicaLag]
 //	replicas           wait for so many replicas to have a grant, see [Config.Replicas]
-//	dialect            string: locks as redsync, node-redlock, redis-py and others have them, see [Config.Dialect]
+//	dialect            string: locks as redsync and others have them, see [Config.Dialect]
 //	ca, cert, key      PEM files for TLS: whom to trust, and who we are
 //	server_name        the name that the certificate must have, if it is not the host
 //	sentinel_username  for the sentinels themselves, together with
@@ -35,24 +35,26 @@
 // with a token. max_ttl makes such a server wait until the lost leases are over; or let the
 // resource check the token, or use a quorum or etcd.
 //
-// In a Cluster, a hold outlasts a primary that hangs if its replica has the grant, and the TTL is 8/5 of
-// cluster-node-timeout, plus twice request_timeout and 4s, or more: 40s by default. While a request
-// has no answer, the client asks each third of request_timeout who the primaries are.
+// In a Cluster, a hold outlasts a primary that hangs if its replica has the grant, and the TTL is
+// 8/5 of cluster-node-timeout, plus twice request_timeout and 4s, or more: 40s by default. While a
+// request has no answer, the client asks each third of request_timeout who the primaries are.
 //
 // An evicting maxmemory-policy is refused with [backend.ErrUnsafe], since it loses locks without a
 // word.
 //
 // # go-redis' own log
 //
-// go-redis writes what it meets, such as failed connections and Sentinel's switches, to standard error. Its
-// logger is one for the whole process and cannot be read, so this package leaves it alone: a program that
-// does not want those lines calls redis.SetLogger. What matters to locks is in their errors.
+// go-redis writes what it meets, such as failed connections and Sentinel's switches, to standard
+// error. Its logger is one for the whole process and cannot be read, so this package leaves it
+// alone: a program that does not want those lines calls redis.SetLogger. What matters to locks is
+// in their errors.
 //
 // # Permissions
 //
 // What a user must be allowed to do; opening tries all of it:
 //
-//	on the keys (~holdfast:*)      EVALSHA EVAL TIME GET SET DEL HGET HMGET HGETALL HSET HDEL PEXPIRE PTTL
+//	on the keys (~holdfast:*)      EVALSHA EVAL TIME GET SET DEL HGET HMGET HGETALL HSET HDEL
+//	                               PEXPIRE PTTL
 //	for the check of the server    INFO
 //	on the channels (&holdfast:*)  PUBLISH SUBSCRIBE UNSUBSCRIBE
 //	for a connection that is idle  PING

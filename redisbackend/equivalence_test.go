@@ -21,7 +21,8 @@ import (
 // must be the same. Leases and places last longer than the test, as the two clocks are not one;
 // what lapses is tested in internal/redis/script. Claims are queued as soon as the reference
 // lets them. The clients of Redis are of all kinds: those that take and free plain locks without
-// scripts where the server lets them, one that never does, and one that asks as for many keys first.
+// scripts where the server lets them, one that never does, and one that asks as for many keys
+// first.
 //
 // covers: W6, W7, W11, W15, Q12, I9, A4, A10
 func TestEquivalence(t *testing.T) {
@@ -37,7 +38,8 @@ func TestEquivalence(t *testing.T) {
 	for i := range rounds {
 		m := membackend.New()
 		p := pair{
-			t: t, mem: m, redis: clients, key: fmt.Sprint(t.Name(), ".", i), rand: rand.New(rand.NewPCG(uint64(i), 7)),
+			t: t, mem: m, redis: clients, key: fmt.Sprint(t.Name(), ".", i),
+			rand:   rand.New(rand.NewPCG(uint64(i), 7)),
 			tokens: map[uint64]uint64{},
 		}
 		p.run(30)
@@ -95,9 +97,13 @@ func (p *pair) run(steps int) {
 		c := p.claims[p.rand.IntN(len(p.claims))]
 		switch n := p.rand.IntN(10); {
 		case n < 5:
-			p.both(c, "acquire", func(b backend.Backend) (backend.Grant, error) { return b.TryAcquire(p.t.Context(), c) })
+			p.both(c, "acquire", func(b backend.Backend) (backend.Grant, error) {
+				return b.TryAcquire(p.t.Context(), c)
+			})
 		case n < 6:
-			p.both(c, "renew", func(b backend.Backend) (backend.Grant, error) { return backend.Grant{}, b.Renew(p.t.Context(), c) })
+			p.both(c, "renew", func(b backend.Backend) (backend.Grant, error) {
+				return backend.Grant{}, b.Renew(p.t.Context(), c)
+			})
 		case n < 7:
 			p.together()
 		default:
@@ -121,21 +127,25 @@ func (p *pair) together() {
 		c.NoneInFlight = p.rand.IntN(4) > 0
 		some = append(some, c)
 	}
-	p.both(some[0], fmt.Sprint("release of ", len(some), " and"), func(b backend.Backend) (backend.Grant, error) {
-		answers, err := b.ReleaseAll(p.t.Context(), some)
-		if err != nil {
-			return backend.Grant{}, err
-		}
-		text := ""
-		for i, err := range answers {
-			text += fmt.Sprintln("pid", some[i].Meta.PID, answer(backend.Grant{}, err))
-		}
-		return backend.Grant{}, errors.New(text)
-	})
+	p.both(some[0], fmt.Sprint("release of ", len(some), " and"),
+		func(b backend.Backend) (backend.Grant, error) {
+			answers, err := b.ReleaseAll(p.t.Context(), some)
+			if err != nil {
+				return backend.Grant{}, err
+			}
+			text := ""
+			for i, err := range answers {
+				text += fmt.Sprintln("pid", some[i].Meta.PID, answer(backend.Grant{}, err))
+			}
+			return backend.Grant{}, errors.New(text)
+		})
 }
 
 func (p *pair) claim(style int) backend.Claim {
-	c := backend.Claim{Key: p.key, Owner: backend.NewOwner(), TTL: time.Hour, Meta: backend.Meta{PID: 1 + len(p.claims)}}
+	c := backend.Claim{
+		Key: p.key, Owner: backend.NewOwner(), TTL: time.Hour,
+		Meta: backend.Meta{PID: 1 + len(p.claims)},
+	}
 	switch style {
 	case 0:
 		c.Reserve = p.rand.IntN(3)
@@ -154,7 +164,9 @@ func (p *pair) claim(style int) backend.Claim {
 }
 
 // both asks both stores, and compares.
-func (p *pair) both(c backend.Claim, verb string, ask func(backend.Backend) (backend.Grant, error)) {
+func (p *pair) both(c backend.Claim, verb string,
+	ask func(backend.Backend) (backend.Grant, error),
+) {
 	g1, err1 := ask(p.mem)
 	g2, err2 := ask(p.redis[p.rand.IntN(len(p.redis))])
 	a1, a2 := answer(g1, err1), answer(g2, err2)

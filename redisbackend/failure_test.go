@@ -43,30 +43,34 @@ func TestFailureClasses(t *testing.T) {
 		err  error
 		want error // nil: unknown
 	}{
-		"refused":             {refused, backend.ErrUnavailable},
-		"refused, wrapped":    {fmt.Errorf("x: %w", refused), backend.ErrUnavailable},
-		"our dialer":          {&store.ConnectError{Err: io.EOF}, backend.ErrUnavailable},
-		"pool timeout":        {redis.ErrPoolTimeout, backend.ErrUnavailable},
-		"pool exhausted":      {redis.ErrPoolExhausted, backend.ErrUnavailable},
-		"client closed":       {redis.ErrClosed, backend.ErrClosed},
-		"loading":             {serverError("LOADING x"), backend.ErrUnavailable},
-		"wrong type":          {serverError("WRONGTYPE x"), backend.ErrForeign},
-		"at AUTH":             {fmt.Errorf("failed to authenticate: %w", serverError("WRONGPASS x")), backend.ErrDenied},
+		"refused":          {refused, backend.ErrUnavailable},
+		"refused, wrapped": {fmt.Errorf("x: %w", refused), backend.ErrUnavailable},
+		"our dialer":       {&store.ConnectError{Err: io.EOF}, backend.ErrUnavailable},
+		"pool timeout":     {redis.ErrPoolTimeout, backend.ErrUnavailable},
+		"pool exhausted":   {redis.ErrPoolExhausted, backend.ErrUnavailable},
+		"client closed":    {redis.ErrClosed, backend.ErrClosed},
+		"loading":          {serverError("LOADING x"), backend.ErrUnavailable},
+		"wrong type":       {serverError("WRONGTYPE x"), backend.ErrForeign},
+		"at AUTH": {fmt.Errorf("failed to authenticate: %w",
+			serverError("WRONGPASS x")), backend.ErrDenied},
 		"a reply of no class": {serverError("ERR something"), nil},
 		"read":                {&net.OpError{Op: "read", Err: io.EOF}, nil},
-		"write":               {&net.OpError{Op: "write", Err: io.ErrClosedPipe}, nil}, // others' requests were written
-		"eof":                 {io.EOF, nil},
-		"time-out":            {os.ErrDeadlineExceeded, nil},
-		"deadline":            {context.DeadlineExceeded, nil},
-		"somebody's cancel":   {context.Canceled, nil},
-		"dial of another":     {&store.ConnectError{Err: context.Canceled}, backend.ErrUnavailable}, // go-redis repeats the last dial error to all
+		// others' requests were written
+		"write":             {&net.OpError{Op: "write", Err: io.ErrClosedPipe}, nil},
+		"eof":               {io.EOF, nil},
+		"time-out":          {os.ErrDeadlineExceeded, nil},
+		"deadline":          {context.DeadlineExceeded, nil},
+		"somebody's cancel": {context.Canceled, nil},
+		// go-redis repeats the last dial error to all
+		"dial of another": {&store.ConnectError{Err: context.Canceled}, backend.ErrUnavailable},
 	} {
 		b, err := New(failing{err: test.err}, Config{AllowEviction: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = b.Renew(t.Context(), claim("k"))
-		if test.want != nil && !errors.Is(err, test.want) || test.want == nil && backend.AnswerOf(err) != backend.Unknown {
+		if test.want != nil && !errors.Is(err, test.want) ||
+			test.want == nil && backend.AnswerOf(err) != backend.Unknown {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
 		}
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -92,12 +96,16 @@ func TestFailureOfAnEndedContext(t *testing.T) {
 		ctx  context.Context
 		want error
 	}{{past, context.DeadlineExceeded}, {cancelled, context.Canceled}} {
-		for _, err := range []error{io.EOF, os.ErrDeadlineExceeded, test.want, &store.ConnectError{Err: test.want}} {
+		for _, err := range []error{
+			io.EOF, os.ErrDeadlineExceeded, test.want,
+			&store.ConnectError{Err: test.want},
+		} {
 			if got := b.store.Failure(test.ctx, err); !errors.Is(got, test.want) {
 				t.Errorf("%v becomes %v, want %v", err, got, test.want)
 			}
 		}
-		if got := b.store.Failure(test.ctx, &store.ConnectError{Err: io.EOF}); backend.AnswerOf(got) != backend.No {
+		if got := b.store.Failure(test.ctx,
+			&store.ConnectError{Err: io.EOF}); backend.AnswerOf(got) != backend.No {
 			t.Errorf("%v: nothing was sent, and the answer is unknown", got)
 		}
 		for verb, err := range everyVerb(test.ctx, b) {
@@ -133,7 +141,8 @@ func everyVerb(ctx context.Context, b backend.Backend) map[string]error {
 	_, watch := b.Watch(ctx, c)
 	_, inspect := b.Inspect(ctx, c.Key)
 	return map[string]error{
-		"TryAcquire": acquire, "Renew": b.Renew(ctx, c), "Release": storetest.Release(ctx, b, c), "Watch": watch, "Inspect": inspect,
+		"TryAcquire": acquire, "Renew": b.Renew(ctx, c), "Release": storetest.Release(ctx, b, c),
+		"Watch": watch, "Inspect": inspect,
 	}
 }
 
@@ -143,13 +152,17 @@ func TestRedaction(t *testing.T) {
 		err  error
 		want error
 	}{
-		"dial":        {&net.OpError{Op: "dial", Err: errors.New("bad " + secret)}, backend.ErrUnavailable},
+		"dial": {
+			&net.OpError{Op: "dial", Err: errors.New("bad " + secret)},
+			backend.ErrUnavailable,
+		},
 		"reply":       {serverError("NOAUTH " + secret), backend.ErrDenied},
 		"unknown":     {fmt.Errorf("read %s: %w", secret, io.EOF), nil},
 		"closed":      {fmt.Errorf("%s: %w", secret, redis.ErrClosed), backend.ErrClosed},
 		"not serving": {serverError("MISCONF cannot write " + secret), backend.ErrNotServing},
 		"may not":     {serverError("NOPERM for " + secret), script.ErrNotPermitted},
-		"echoed args": {serverError("ERR unknown command 'auth', with args beginning with: 'another-pw'"), errors.ErrUnsupported},
+		"echoed args": {serverError("ERR unknown command 'auth', with args beginning " +
+			"with: 'another-pw'"), errors.ErrUnsupported},
 	} {
 		b, err := New(failing{err: test.err}, Config{})
 		if err != nil {
@@ -157,10 +170,12 @@ func TestRedaction(t *testing.T) {
 		}
 		b.store.Secrets = []string{"", secret}
 		_, err = b.Release(t.Context(), claim("k"))
-		if err == nil || strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "another-pw") {
+		if err == nil || strings.Contains(err.Error(), secret) ||
+			strings.Contains(err.Error(), "another-pw") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if test.want != nil && !errors.Is(err, test.want) || test.want == nil && backend.AnswerOf(err) != backend.Unknown {
+		if test.want != nil && !errors.Is(err, test.want) ||
+			test.want == nil && backend.AnswerOf(err) != backend.Unknown {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
 		}
 		_ = b.Close()

@@ -75,7 +75,8 @@ func TestOneChannelForTheLine(t *testing.T) {
 		refusals = append(refusals, standing(t, b, c))
 		line = append(line, c)
 	}
-	if channels := srv.MustDo("PUBSUB", "CHANNELS"); channels != "["+b.store.Layout.ClientChannel()+"]" {
+	if channels := srv.MustDo("PUBSUB", "CHANNELS"); channels != "["+b.store.Layout.ClientChannel()+
+		"]" {
 		t.Errorf("channels %s", channels)
 	}
 	for i, c := range line {
@@ -129,7 +130,10 @@ func TestLateMessage(t *testing.T) {
 	_ = standing(t, b, waiter)
 	want(t, "release", storetest.Release(t.Context(), b, holder), nil)
 	late := handed(t, wake)
-	eventually(t, "the grant to lapse", func() error { _, err := b.TryAcquire(t.Context(), claim(holder.Key)); return err })
+	eventually(t, "the grant to lapse", func() error {
+		_, err := b.TryAcquire(t.Context(), claim(holder.Key))
+		return err
+	})
 	if held := standing(t, b, waiter); held.Token < late.Token {
 		t.Errorf("refused at token %d, after a grant of %d", held.Token, late.Token)
 	}
@@ -142,14 +146,19 @@ func TestNewestGrantIsInTheSlot(t *testing.T) {
 	c := inLine(key(t))
 	wake := watching(t, b, c)
 	b.store.Waiters().Queue.WakeAll(backend.Wake{})
-	for _, message := range []string{"", "free", fmt.Sprint("7 1 1000 ", b.store.Layout.Topic(c)), "junk", fmt.Sprint("9 1 1000 ", b.store.Layout.Topic(c))} {
-		if err := b.client.Publish(t.Context(), b.store.Layout.ClientChannel(), message).Err(); err != nil {
+	for _, message := range []string{
+		"", "free", fmt.Sprint("7 1 1000 ", b.store.Layout.Topic(c)),
+		"junk", fmt.Sprint("9 1 1000 ", b.store.Layout.Topic(c)),
+	} {
+		if err := b.client.Publish(t.Context(), b.store.Layout.ClientChannel(),
+			message).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	last := inLine(key(t)) // behind them on the same connection
 	seen := watching(t, b, last)
-	if err := b.client.Publish(t.Context(), b.store.Layout.ClientChannel(), fmt.Sprint("1 1 1000 ", b.store.Layout.Topic(last))).Err(); err != nil {
+	if err := b.client.Publish(t.Context(), b.store.Layout.ClientChannel(),
+		fmt.Sprint("1 1 1000 ", b.store.Layout.Topic(last))).Err(); err != nil {
 		t.Fatal(err)
 	}
 	handed(t, seen)

@@ -26,7 +26,8 @@ type target struct {
 }
 
 func parseURL(u *url.URL) (t target, err error) {
-	t.Target, err = store.ParseURL(u, "redis", store.Settings{"pool_size": store.Count(&t.poolSize)})
+	t.Target, err = store.ParseURL(u, "redis",
+		store.Settings{"pool_size": store.Count(&t.poolSize)})
 	return t, err
 }
 
@@ -57,8 +58,8 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 // with 2.)
 const connsPerCPU = 2
 
-// client makes the go-redis client, which counts the connections it makes. What go-redis would do by itself is off: retries,
-// redials, notifications.
+// client makes the go-redis client, which counts the connections it makes. What go-redis would do
+// by itself is off: retries, redials, notifications.
 func (t target) client(dials *atomic.Uint64) redis.UniversalClient {
 	timeout := t.Config.RequestTimeout
 	if timeout == 0 {
@@ -69,7 +70,8 @@ func (t target) client(dials *atomic.Uint64) redis.UniversalClient {
 	}
 	o := &redis.UniversalOptions{
 		Addrs: t.Addrs, DB: t.DB, Username: t.User, Password: t.Password,
-		MasterName: t.Master, SentinelUsername: t.SentinelUser, SentinelPassword: t.SentinelPassword,
+		MasterName: t.Master, SentinelUsername: t.SentinelUser,
+		SentinelPassword: t.SentinelPassword,
 
 		Dialer:   newDialer(timeout, t.TLS, dials),
 		Protocol: 2, // pushes of RESP3 would have to be looked for before each command
@@ -91,7 +93,8 @@ func (t target) client(dials *atomic.Uint64) redis.UniversalClient {
 		return c
 	case store.Cluster:
 		co := o.Cluster()
-		co.ClusterStateReloadInterval = 5 * time.Second // after a failover nothing else may tell of the new primary
+		// After a failover nothing else may tell of the new primary.
+		co.ClusterStateReloadInterval = 5 * time.Second
 		co.NewClient = func(o *redis.Options) *redis.Client {
 			c := redis.NewClient(o)
 			c.AddHook(topologyHook{timeout / 3})
@@ -162,15 +165,17 @@ func (connectHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	return next
 }
 
-// A topologyHook has a node say within a limit who the primaries are, if nobody waits for it: go-redis asks
-// one node after the other, in any order, and the one that hangs is the reason to ask.
+// A topologyHook has a node say within a limit who the primaries are, if nobody waits for it:
+// go-redis asks one node after the other, in any order, and the one that hangs is the reason to
+// ask.
 type topologyHook struct{ limit time.Duration }
 
 func (topologyHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h topologyHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if _, waitedFor := ctx.Deadline(); !waitedFor && cmd.Name() == "cluster" { // safeguard: topology-limit
+		// safeguard: topology-limit
+		if _, waitedFor := ctx.Deadline(); !waitedFor && cmd.Name() == "cluster" {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, h.limit)
 			defer cancel()

@@ -20,15 +20,18 @@ import (
 // go-redis gives a read the deadline of its context, but does not notice when the context is
 // cancelled. So a sender, in a goroutine of its own, waits for the replies, and a caller whose
 // context is done leaves: what was not sent yet never is, and what was sent ends at its deadline.
-// There are at most as many senders as the client has connections (of a cluster, store.ClusterInFlight), so a server
-// that does not answer leaves that many goroutines behind, however many callers come and go.
+// There are at most as many senders as the client has connections (of a cluster,
+// store.ClusterInFlight), so a server that does not answer leaves that many goroutines behind,
+// however many callers come and go.
 type pipeline struct {
 	client  redis.UniversalClient
 	timeout time.Duration // of a request, from the call
 	most    int           // senders
-	alone   bool          // requests are never sent together: in a cluster, one node would hold up those to the others
-	inline  bool          // the client bounds a request: a lone one that nobody cancels may be sent without more ado
-	silent  func()        // called while a request has no answer, each third of timeout, if it is not nil
+	// requests are never sent together: in a cluster, one node would hold up those to the others
+	alone bool
+	// the client bounds a request: a lone one that nobody cancels may be sent without more ado
+	inline bool
+	silent func() // called while a request has no answer, each third of timeout, if it is not nil
 
 	mu      sync.Mutex
 	queue   []*request
@@ -180,15 +183,16 @@ func (p *pipeline) serve() {
 // the next waiter of the same process, are executed one after the other.
 const minBatch = 8
 
-// maxBatch bounds a batch. It is answered as a whole, and until then nobody hears of the server: of thousands
-// that give up at once, those in flight are cut off when it has been silent for a moment; and a store bars only
-// 32 of those from the key (tombstones.lua), so that a place which is written after its release stays.
+// maxBatch bounds a batch. It is answered as a whole, and until then nobody hears of the server: of
+// thousands that give up at once, those in flight are cut off when it has been silent for a moment;
+// and a store bars only 32 of those from the key (tombstones.lua), so that a place which is written
+// after its release stays.
 const maxBatch = 128
 
-// takeLocked takes what can be sent together, in order, up to maxBatch. Where another sender can take the rest, it
-// takes at most half of all that wait or are sent, or minBatch if that is more: so the server has one
-// half to execute while the callers of the other run. (All at once, 128 goroutines had 0.7 of the
-// rate: they took turns with the server.)
+// takeLocked takes what can be sent together, in order, up to maxBatch. Where another sender can
+// take the rest, it takes at most half of all that wait or are sent, or minBatch if that is more:
+// so the server has one half to execute while the callers of the other run. (All at once, 128
+// goroutines had 0.7 of the rate: they took turns with the server.)
 func (p *pipeline) takeLocked() []*request {
 	n, most := 0, min(len(p.queue), maxBatch) // safeguard: batch-bound
 	if p.most > 1 {
@@ -224,7 +228,8 @@ func (p *pipeline) send(batch []*request) {
 		}
 		_ = together.Process(r.ctx, r.cmd) // sends nothing yet
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), latest) // not for one of the callers to cancel
+	// Not for one of the callers to cancel.
+	ctx, cancel := context.WithDeadline(context.Background(), latest)
 	defer cancel()
 	_, _ = together.Exec(ctx)
 }

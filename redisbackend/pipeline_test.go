@@ -89,7 +89,8 @@ func TestPipelineTimesOut(t *testing.T) {
 	var crowd sync.WaitGroup
 	for range 50 {
 		crowd.Go(func() {
-			if err := b.Renew(t.Context(), claim(key(t))); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			if err := b.Renew(t.Context(), claim(key(t))); err == nil ||
+				errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("renew: %v", err)
 			}
 		})
@@ -99,7 +100,10 @@ func TestPipelineTimesOut(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	srv.Cont()
-	eventually(t, "acquire", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
+	eventually(t, "acquire", func() error {
+		_, err := b.TryAcquire(t.Context(), claim(key(t)))
+		return err
+	})
 }
 
 // A sender takes at most half of all requests that wait or are sent, or a few, in order; what needs
@@ -138,7 +142,8 @@ func TestPipelineTakesHalf(t *testing.T) {
 		}
 		all := p.queue
 		batch := p.takeLocked()
-		if len(batch) != tt.want || !slices.Equal(append(batch, p.queue...), all) || p.sent != tt.sent+tt.want {
+		if len(batch) != tt.want || !slices.Equal(append(batch, p.queue...), all) ||
+			p.sent != tt.sent+tt.want {
 			t.Errorf("%+v: took %d, %d are sent", tt, len(batch), p.sent)
 		}
 	}
@@ -167,20 +172,25 @@ func TestLoneRequestStartsNoGoroutine(t *testing.T) {
 // covers: E2, G5
 func TestHungServer(t *testing.T) { redistest.HungServer(t, "redis", 500) }
 
-// While a request to a cluster has no answer, the client looks again and again who the primaries are: the one
-// that it was sent to may hang, and its replica may serve by now.
+// While a request to a cluster has no answer, the client looks again and again who the primaries
+// are: the one that it was sent to may hang, and its replica may serve by now.
 //
 // covers: B1
 func TestSilenceHasTheClusterLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looked []time.Duration
 		began := time.Now()
-		p := &pipeline{timeout: 3 * time.Second, most: 2, alone: true, silent: func() { looked = append(looked, time.Since(began)) }}
+		p := &pipeline{timeout: 3 * time.Second, most: 2, alone: true, silent: func() {
+			looked = append(looked, time.Since(began))
+		}}
 		hangs := request{own: func(context.Context) { time.Sleep(time.Minute) }}
 		if err := p.do(t.Context(), hangs); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		if want := []time.Duration{time.Second, 2 * time.Second}; !slices.Equal(looked[:min(len(looked), 2)], want) {
+		if want := []time.Duration{
+			time.Second,
+			2 * time.Second,
+		}; !slices.Equal(looked[:min(len(looked), 2)], want) {
 			t.Errorf("looked after %v", looked)
 		}
 		if err := p.do(t.Context(), request{own: func(context.Context) {}}); err != nil {
@@ -190,13 +200,15 @@ func TestSilenceHasTheClusterLookedAt(t *testing.T) {
 	})
 }
 
-// A node that is asked who the primaries are, and hangs, is given up before a request would be, unless one waits
-// for the answer.
+// A node that is asked who the primaries are, and hangs, is given up before a request would be,
+// unless one waits for the answer.
 //
 // covers: B1
 func TestTopologyIsAskedForWithinALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		waits := topologyHook{time.Second}.ProcessHook(func(ctx context.Context, _ redis.Cmder) error {
+		waits := topologyHook{time.Second}.ProcessHook(func(ctx context.Context,
+			_ redis.Cmder,
+		) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -204,7 +216,8 @@ func TestTopologyIsAskedForWithinALimit(t *testing.T) {
 				return nil
 			}
 		})
-		if err := waits(t.Context(), redis.NewClusterSlotsCmd(t.Context(), "cluster", "slots")); !errors.Is(err, context.DeadlineExceeded) {
+		if err := waits(t.Context(), redis.NewClusterSlotsCmd(t.Context(), "cluster",
+			"slots")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a node that hangs: %v", err)
 		}
 		if err := waits(t.Context(), redis.NewCmd(t.Context(), "evalsha")); err != nil {
@@ -212,13 +225,15 @@ func TestTopologyIsAskedForWithinALimit(t *testing.T) {
 		}
 		opening, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := waits(opening, redis.NewClusterSlotsCmd(opening, "cluster", "slots")); err != nil {
+		if err := waits(opening,
+			redis.NewClusterSlotsCmd(opening, "cluster", "slots")); err != nil {
 			t.Errorf("the first time, which a request waits for: %v", err)
 		}
 	})
 }
 
-// answering is a client of no server, whose commands are answered by a function, those sent together too.
+// answering is a client of no server, whose commands are answered by a function, those sent
+// together too.
 type answering struct{ answer func(cmd redis.Cmder) }
 
 func (a answering) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -244,8 +259,8 @@ func answered(t *testing.T, answer func(cmd redis.Cmder)) *redis.Client {
 	return c
 }
 
-// What comes while the only connection has a lone request is sent as soon as that is answered, and not when
-// somebody else comes.
+// What comes while the only connection has a lone request is sent as soon as that is answered, and
+// not when somebody else comes.
 //
 // covers: E2
 func TestNextAfterALoneRequest(t *testing.T) {
@@ -255,7 +270,8 @@ func TestNextAfterALoneRequest(t *testing.T) {
 		p := &pipeline{client: client, timeout: time.Minute, most: 1, inline: true}
 		alone := make(chan error, 1)
 		go func() {
-			alone <- p.do(context.Background(), request{cmd: attempt{redis.NewCmd(context.Background(), "first")}})
+			alone <- p.do(context.Background(),
+				request{cmd: attempt{redis.NewCmd(context.Background(), "first")}})
 		}()
 		synctest.Wait()
 		began := time.Now()
@@ -275,7 +291,8 @@ func TestNextAfterALoneRequest(t *testing.T) {
 	})
 }
 
-// A server that does not know the script is sent it, and then the replicas are counted by the WAIT behind that:
+// A server that does not know the script is sent it, and then the replicas are counted by the WAIT
+// behind that:
 // the one before has told of what was written earlier.
 //
 // covers: R2

@@ -21,7 +21,8 @@ import (
 func TestOutOfMemory(t *testing.T) {
 	srv := testserver.Redis(t)
 	b := opened(t, srv.URL())
-	held, noneInFlight, repeated, unsure := claim(key(t)), claim(key(t)), claim(key(t)), claim(key(t))
+	held, noneInFlight, repeated, unsure := claim(key(t)), claim(key(t)), claim(key(t)),
+		claim(key(t))
 	acquired(t, b, held)
 	acquired(t, b, noneInFlight)
 	noneInFlight.NoneInFlight = true
@@ -45,7 +46,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	want(t, "release", storetest.Release(t.Context(), b, held), nil)
 	want(t, "release with none in flight", storetest.Release(t.Context(), b, noneInFlight), nil)
-	want(t, "release of what never held", storetest.Release(t.Context(), b, unsure), backend.ErrLost)
+	want(t, "release of what never held", storetest.Release(t.Context(), b, unsure),
+		backend.ErrLost)
 	srv.MustDo("CONFIG", "SET", "maxmemory", "0")
 	for _, c := range []backend.Claim{held, unsure} {
 		_, err = b.TryAcquire(t.Context(), c)
@@ -65,10 +67,12 @@ func deadline(t *testing.T, srv *testserver.Server, b *Backend, c backend.Claim)
 
 // covers: R5
 func TestEviction(t *testing.T) {
-	srv := testserver.Redis(t, testserver.WithArgs("--maxmemory", "50mb", "--maxmemory-policy", "volatile-lru"))
+	srv := testserver.Redis(t, testserver.WithArgs("--maxmemory", "50mb", "--maxmemory-policy",
+		"volatile-lru"))
 	_, err := backend.Open(t.Context(), srv.URL())
 	want(t, "open", err, backend.ErrUnsafe)
-	if !strings.Contains(err.Error(), "volatile-lru") || !strings.Contains(err.Error(), "allow_eviction") {
+	if !strings.Contains(err.Error(), "volatile-lru") ||
+		!strings.Contains(err.Error(), "allow_eviction") {
 		t.Errorf("%v names neither the policy nor the way out", err)
 	}
 	acquired(t, opened(t, srv.URL()+"?allow_eviction=true"), claim(key(t)))
@@ -96,8 +100,11 @@ func TestPermissions(t *testing.T) {
 
 	srv := testserver.Redis(t)
 	commands := redistest.Permissions(t)
-	noInfo := slices.DeleteFunc(slices.Clone(commands), func(command string) bool { return command == "INFO" })
-	acquired(t, opened(t, redistest.SetUser(t, srv, "redis", noInfo...)+"?allow_eviction=true"), claim(key(t)))
+	noInfo := slices.DeleteFunc(slices.Clone(commands), func(command string) bool {
+		return command == "INFO"
+	})
+	acquired(t, opened(t, redistest.SetUser(t, srv, "redis", noInfo...)+"?allow_eviction=true"),
+		claim(key(t)))
 	url := redistest.SetUser(t, srv, "redis", commands...)
 	_, err := backend.Open(t.Context(), url+"?prefix=other:")
 	want(t, "without the keys", err, backend.ErrDenied)
@@ -118,12 +125,14 @@ func TestWithoutChannels(t *testing.T) {
 		users["no channels"] = []string{"+@all", "resetchannels"}
 	}
 	for name, rules := range users {
-		srv.MustDo(append([]string{"ACL", "SETUSER", "app", "reset", "on", ">pw", "allkeys"}, rules...)...)
+		srv.MustDo(append([]string{"ACL", "SETUSER", "app", "reset", "on", ">pw", "allkeys"},
+			rules...)...)
 		b, c := opened(t, url), claim(key(t))
 		acquired(t, b, c)
 		start := time.Now()
 		_, err := b.Watch(t.Context(), c)
-		if !errors.Is(err, errors.ErrUnsupported) || errors.Is(err, backend.ErrDenied) || time.Since(start) > DefaultRequestTimeout {
+		if !errors.Is(err, errors.ErrUnsupported) || errors.Is(err, backend.ErrDenied) ||
+			time.Since(start) > DefaultRequestTimeout {
 			t.Errorf("%s: watch: %v after %v, want ErrUnsupported", name, err, time.Since(start))
 		}
 		want(t, name+": release", storetest.Release(t.Context(), b, c), nil)
@@ -153,7 +162,8 @@ func TestServerDown(t *testing.T) {
 	c := claim(key(t))
 	acquired(t, b, c)
 	srv.Kill()
-	eventually(t, "broken connections to go", func() error { // the first request may meet an old one
+	// The first request may meet an old one.
+	eventually(t, "broken connections to go", func() error {
 		if err := b.Renew(t.Context(), c); !errors.Is(err, backend.ErrUnavailable) {
 			return fmt.Errorf("renew: %w", err)
 		}
@@ -180,7 +190,8 @@ func TestServerIsBack(t *testing.T) {
 	p.Set(testserver.Fault{Mode: testserver.Refuse})
 	p.CutAll()
 	for i := range 10 {
-		if err := b.Renew(t.Context(), claim(key(t))); i > 2 { // the first may meet a broken connection
+		// The first may meet a broken connection.
+		if err := b.Renew(t.Context(), claim(key(t))); i > 2 {
 			want(t, "renew", err, backend.ErrUnavailable)
 		}
 	}
@@ -209,7 +220,8 @@ func TestReplica(t *testing.T) {
 	want(t, "renew", before.Renew(t.Context(), c), backend.ErrUnavailable)
 	want(t, "release", storetest.Release(t.Context(), before, c), backend.ErrUnavailable)
 	c.NoneInFlight = true
-	want(t, "release with none in flight", storetest.Release(t.Context(), before, c), backend.ErrUnavailable)
+	want(t, "release with none in flight", storetest.Release(t.Context(), before, c),
+		backend.ErrUnavailable)
 	_, err = backend.Open(t.Context(), replica.URL())
 	want(t, "open", err, backend.ErrUnavailable)
 }
@@ -220,7 +232,8 @@ func TestReplica(t *testing.T) {
 func TestNotNow(t *testing.T) {
 	srv := testserver.Redis(t)
 	testserver.OnlyWhere(t, srv, func(v testserver.Version) bool { return v.AtLeast(7, 0) },
-		"NOREPLICAS and BUSY: scripts of Redis 6 write without replicas, and the threshold has another name")
+		"NOREPLICAS and BUSY: scripts of Redis 6 write without replicas, and the threshold "+
+			"has another name")
 	b := opened(t, srv.URL())
 	held := claim(key(t))
 	acquired(t, b, held)

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// While a slot moves, a server refuses scripts what is not there, or not there any more: who waits for
-// a lock must not destroy it, and who reads what was saved must not find nothing.
+// While a slot moves, a server refuses scripts what is not there, or not there any more: who waits
+// for a lock must not destroy it, and who reads what was saved must not find nothing.
 //
 // covers: R12
 func TestSlotThatMoves(t *testing.T) {
@@ -74,7 +74,10 @@ func TestSlotThatMoves(t *testing.T) {
 		set.MoveKey(t, name+":state", from, to)
 		end()
 		var g backend.Grant
-		eventually(t, "acquire after the move", func() (err error) { g, err = b.TryAcquire(t.Context(), next); return err })
+		eventually(t, "acquire after the move", func() (err error) {
+			g, err = b.TryAcquire(t.Context(), next)
+			return err
+		})
 		if string(g.State) != "value" {
 			t.Errorf("after its slot moved, %q was read", g.State)
 		}

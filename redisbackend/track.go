@@ -17,8 +17,9 @@ import (
 )
 
 var (
-	errTrackingSilent = errors.New("redis: the connection that tells of changes does not answer a ping")
-	errPrimaryMoved   = errors.New("redis: the key has another primary")
+	errTrackingSilent = errors.New(
+		"redis: the connection that tells of changes does not answer a ping")
+	errPrimaryMoved = errors.New("redis: the key has another primary")
 )
 
 // Track has a client of its own, as the connections of the program's are not ours to change, with
@@ -47,7 +48,8 @@ func (t transport) Track(ctx context.Context, key string, changed func()) error 
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for {
-			if _, err := (messages{ps}).Receive(ctx); err != nil { // what is pushed goes to the processor
+			// What is pushed goes to the processor.
+			if _, err := (messages{ps}).Receive(ctx); err != nil {
 				lost <- err
 				return
 			}
@@ -81,7 +83,9 @@ func (t transport) Track(ctx context.Context, key string, changed func()) error 
 
 // primary returns where the primary of a key is, as far as the client knows, and how to connect to
 // it. A client of Sentinel asks where that is when it connects.
-func (t transport) primary(ctx context.Context, key string) (addr string, o *redis.Options, err error) {
+func (t transport) primary(ctx context.Context,
+	key string,
+) (addr string, o *redis.Options, err error) {
 	var c *redis.Client
 	switch client := t.client.(type) {
 	case *redis.Client:
@@ -91,7 +95,8 @@ func (t transport) primary(ctx context.Context, key string) (addr string, o *red
 			return "", nil, err
 		}
 	default:
-		return "", nil, fmt.Errorf("%w: a connection of its own for a client that is a %T", errors.ErrUnsupported, client)
+		return "", nil, fmt.Errorf("%w: a connection of its own for a client that is a %T",
+			errors.ErrUnsupported, client)
 	}
 	options := *c.Options()
 	return options.Addr, &options, nil
@@ -112,7 +117,8 @@ func tracking(o *redis.Options, key string, changed func()) {
 				return err
 			}
 		}
-		if err := cn.Do(ctx, "hello", "3").Err(); err != nil { // else the client would go on with RESP2, and hear nothing
+		// Else the client would go on with RESP2, and hear nothing.
+		if err := cn.Do(ctx, "hello", "3").Err(); err != nil {
 			return err
 		}
 		return cn.Do(ctx, "client", "tracking", "on", "bcast", "prefix", key).Err()
@@ -127,7 +133,9 @@ type invalidations struct {
 
 // HandlePushNotification is called in the connection's reader. No keys stands for all of them, as
 // when the database was flushed.
-func (i invalidations) HandlePushNotification(_ context.Context, _ push.NotificationHandlerContext, message []any) error {
+func (i invalidations) HandlePushNotification(_ context.Context, _ push.NotificationHandlerContext,
+	message []any,
+) error {
 	if keys, some := message[len(message)-1].([]any); !some || slices.Contains(keys, any(i.key)) {
 		i.changed()
 	}

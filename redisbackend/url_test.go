@@ -17,34 +17,64 @@ import (
 
 func TestParseURL(t *testing.T) {
 	for raw, want := range map[string]target{
-		"redis://h":                       {Target: store.Target{Addrs: []string{"h:6379"}}},
-		"redis://h:1/":                    {Target: store.Target{Addrs: []string{"h:1"}}},
-		"redis://h:1/3":                   {Target: store.Target{Addrs: []string{"h:1"}, DB: 3}},
-		"redis://[::1]":                   {Target: store.Target{Addrs: []string{"[::1]:6379"}}},
-		"redis://[::1]:7/0":               {Target: store.Target{Addrs: []string{"[::1]:7"}}},
-		"redis://:p%40ss%2F@h":            {Target: store.Target{Addrs: []string{"h:6379"}, Password: "p@ss/"}},
-		"redis://ann:pw@h":                {Target: store.Target{Addrs: []string{"h:6379"}, User: "ann", Password: "pw"}},
+		"redis://h":         {Target: store.Target{Addrs: []string{"h:6379"}}},
+		"redis://h:1/":      {Target: store.Target{Addrs: []string{"h:1"}}},
+		"redis://h:1/3":     {Target: store.Target{Addrs: []string{"h:1"}, DB: 3}},
+		"redis://[::1]":     {Target: store.Target{Addrs: []string{"[::1]:6379"}}},
+		"redis://[::1]:7/0": {Target: store.Target{Addrs: []string{"[::1]:7"}}},
+		"redis://:p%40ss%2F@h": {Target: store.Target{
+			Addrs:    []string{"h:6379"},
+			Password: "p@ss/",
+		}},
+		"redis://ann:pw@h": {Target: store.Target{
+			Addrs: []string{"h:6379"},
+			User:  "ann", Password: "pw",
+		}},
 		"redis://h?prefix=app:&pool_size": {}, // an empty number
-		"redis://h?prefix=app%3A&pool_size=5&retention=2m&request_timeout=150ms&allow_eviction=true": {poolSize: 5, Target: store.Target{
-			Addrs:  []string{"h:6379"},
-			Config: store.Config{Prefix: "app:", Retention: 2 * time.Minute, RequestTimeout: 150 * time.Millisecond, AllowEviction: true},
+		"redis://h?prefix=app%3A&pool_size=5&retention=2m&request_timeout=150ms" +
+			"&allow_eviction=true": {poolSize: 5, Target: store.Target{
+			Addrs: []string{"h:6379"},
+			Config: store.Config{
+				Prefix: "app:", Retention: 2 * time.Minute,
+				RequestTimeout: 150 * time.Millisecond, AllowEviction: true,
+			},
 		}},
-		"redis+sentinel://u:pw@h1,h2:5/mymaster":   {Target: store.Target{Topology: store.Sentinel, Addrs: []string{"h1:26379", "h2:5"}, User: "u", Password: "pw", Master: "mymaster"}},
-		"redis+sentinel://h1/m/2":                  {Target: store.Target{Topology: store.Sentinel, Addrs: []string{"h1:26379"}, Master: "m", DB: 2}},
-		"redis+sentinel://h/m?sentinel_password=s": {Target: store.Target{Topology: store.Sentinel, Addrs: []string{"h:26379"}, Master: "m", SentinelPassword: "s"}},
+		"redis+sentinel://u:pw@h1,h2:5/mymaster": {Target: store.Target{
+			Topology: store.Sentinel,
+			Addrs:    []string{"h1:26379", "h2:5"}, User: "u", Password: "pw", Master: "mymaster",
+		}},
+		"redis+sentinel://h1/m/2": {Target: store.Target{
+			Topology: store.Sentinel,
+			Addrs:    []string{"h1:26379"}, Master: "m", DB: 2,
+		}},
+		"redis+sentinel://h/m?sentinel_password=s": {Target: store.Target{
+			Topology: store.Sentinel,
+			Addrs:    []string{"h:26379"}, Master: "m", SentinelPassword: "s",
+		}},
 		"redis+sentinel://h/m?sentinel_username=n&sentinel_password=s": {Target: store.Target{
-			Topology: store.Sentinel, Addrs: []string{"h:26379"}, Master: "m", SentinelUser: "n", SentinelPassword: "s",
+			Topology: store.Sentinel, Addrs: []string{"h:26379"}, Master: "m", SentinelUser: "n",
+			SentinelPassword: "s",
 		}},
-		"redis+unix:///run/redis.sock":             {Target: store.Target{Addrs: []string{"/run/redis.sock"}}},
-		"redis+unix://ann:pw@/run/r%20s.sock?db=3": {Target: store.Target{Addrs: []string{"/run/r s.sock"}, User: "ann", Password: "pw", DB: 3}},
-		"redis+unix:///run/redis.sock?db=x":        {},
-		"redis+unix:///run/redis.sock?db=1&db=2":   {},
-		"redis+unix://run/redis.sock":              {},
-		"redis+unix:///":                           {},
-		"redis+unix:///run/":                       {},
-		"redis://h?db=1":                           {},
-		"redis+cluster://h1:1,h2":                  {Target: store.Target{Topology: store.Cluster, Addrs: []string{"h1:1", "h2:6379"}}},
-		"redis+cluster://h1:1,h2/0":                {Target: store.Target{Topology: store.Cluster, Addrs: []string{"h1:1", "h2:6379"}}},
+		"redis+unix:///run/redis.sock": {Target: store.Target{
+			Addrs: []string{"/run/redis.sock"},
+		}},
+		"redis+unix://ann:pw@/run/r%20s.sock?db=3": {Target: store.Target{
+			Addrs: []string{"/run/r s.sock"}, User: "ann", Password: "pw", DB: 3,
+		}},
+		"redis+unix:///run/redis.sock?db=x":      {},
+		"redis+unix:///run/redis.sock?db=1&db=2": {},
+		"redis+unix://run/redis.sock":            {},
+		"redis+unix:///":                         {},
+		"redis+unix:///run/":                     {},
+		"redis://h?db=1":                         {},
+		"redis+cluster://h1:1,h2": {Target: store.Target{
+			Topology: store.Cluster,
+			Addrs:    []string{"h1:1", "h2:6379"},
+		}},
+		"redis+cluster://h1:1,h2/0": {Target: store.Target{
+			Topology: store.Cluster,
+			Addrs:    []string{"h1:1", "h2:6379"},
+		}},
 	} {
 		got, err := parse(t, raw)
 		if want.Addrs == nil {
@@ -141,18 +171,26 @@ func TestParseURLRefuses(t *testing.T) {
 // TestUnknownParameter names those that there are, each of which is one.
 func TestUnknownParameter(t *testing.T) {
 	for raw, known := range map[string]string{
-		"redis://h":            "allow_eviction, dialect, max_ttl, pool_size, prefix, replica_lag, replicas, request_timeout, retention",
-		"redis+cluster://h":    "allow_eviction, dialect, max_ttl, pool_size, prefix, replica_lag, replicas, request_timeout, retention",
-		"redis+unix:///s":      "allow_eviction, db, dialect, max_ttl, pool_size, prefix, replica_lag, replicas, request_timeout, retention",
-		"rediss://h":           "allow_eviction, ca, cert, dialect, key, max_ttl, pool_size, prefix, replica_lag, replicas, request_timeout, retention, server_name",
-		"redis+sentinel://h/m": "allow_eviction, dialect, max_ttl, pool_size, prefix, replica_lag, replicas, request_timeout, retention, sentinel_password, sentinel_username",
+		"redis://h": "allow_eviction, dialect, max_ttl, pool_size, prefix, " +
+			"replica_lag, replicas, request_timeout, retention",
+		"redis+cluster://h": "allow_eviction, dialect, max_ttl, pool_size, prefix, " +
+			"replica_lag, replicas, request_timeout, retention",
+		"redis+unix:///s": "allow_eviction, db, dialect, max_ttl, pool_size, prefix, " +
+			"replica_lag, replicas, request_timeout, retention",
+		"rediss://h": "allow_eviction, ca, cert, dialect, key, max_ttl, pool_size, " +
+			"prefix, replica_lag, replicas, request_timeout, retention, server_name",
+		"redis+sentinel://h/m": "allow_eviction, dialect, max_ttl, pool_size, prefix, " +
+			"replica_lag, replicas, request_timeout, retention, sentinel_password, " +
+			"sentinel_username",
 	} {
 		_, err := parse(t, raw+"?nosuch=1")
-		if want := "\"nosuch\": is not a known query parameter (known: " + known + ")"; !errors.Is(err, backend.ErrInvalid) || !strings.HasSuffix(err.Error(), want) {
+		if want := "\"nosuch\": is not a known query parameter (known: " + known +
+			")"; !errors.Is(err, backend.ErrInvalid) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", raw, err, want)
 		}
 		for name := range strings.SplitSeq(known, ", ") {
-			if _, err := parse(t, raw+"?"+name+"="); err != nil && !strings.Contains(err.Error(), "is not valid") && !strings.Contains(err.Error(), "is not a duration") &&
+			if _, err := parse(t, raw+"?"+name+"="); err != nil && !strings.Contains(err.Error(),
+				"is not valid") && !strings.Contains(err.Error(), "is not a duration") &&
 				!strings.Contains(err.Error(), "is not the number") {
 				t.Errorf("%s of %s: %v", name, raw, err)
 			}
@@ -165,12 +203,17 @@ func FuzzParseURL(f *testing.F) {
 	f.Add("rediss+sentinel", "[::1]", "/m/1", "server_name=x&pool_size=3")
 	f.Add("redis+cluster", ",", "//", "x=%00")
 	f.Fuzz(func(t *testing.T, scheme, host, path, query string) {
-		if strings.Contains(query, "ca=") || strings.Contains(query, "cert=") || strings.Contains(query, "key=") {
+		if strings.Contains(query, "ca=") || strings.Contains(query, "cert=") ||
+			strings.Contains(query, "key=") {
 			return // reads files
 		}
-		u := &url.URL{Scheme: scheme, Host: host, Path: path, RawQuery: query, User: url.UserPassword("u", "s3cret-pw")}
+		u := &url.URL{
+			Scheme: scheme, Host: host, Path: path, RawQuery: query,
+			User: url.UserPassword("u", "s3cret-pw"),
+		}
 		got, err := parseURL(u)
-		if err != nil && (!errors.Is(err, backend.ErrInvalid) || strings.Contains(err.Error(), "s3cret-pw")) {
+		if err != nil && (!errors.Is(err, backend.ErrInvalid) ||
+			strings.Contains(err.Error(), "s3cret-pw")) {
 			t.Fatalf("%v: %v", u, err)
 		}
 		if err == nil && len(got.Addrs) == 0 {

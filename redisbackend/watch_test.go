@@ -183,7 +183,10 @@ func TestSubscriptionIsKilledAgainAndAgain(t *testing.T) {
 		acquired(t, direct, c)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wake <-chan backend.Wake
-		eventually(t, "watch", func() (err error) { wake, err = b.Watch(ctx, claim(k)); return err })
+		eventually(t, "watch", func() (err error) {
+			wake, err = b.Watch(ctx, claim(k))
+			return err
+		})
 		want(t, "release", storetest.Release(t.Context(), direct, c), nil)
 		woken(t, wake)
 		cancel()
@@ -203,7 +206,8 @@ func TestSilentSubscription(t *testing.T) {
 	swallowed := p.Counts().Swallowed
 	want(t, "release", storetest.Release(t.Context(), direct, c), nil)
 	p.Await(func(n testserver.Counts) bool { return n.Swallowed > swallowed }) // the ping
-	p.Pass()                                                                   // for new connections; the old one stays dead
+	// For new connections; the old one stays dead.
+	p.Pass()
 	woken(t, wake)
 }
 
@@ -330,7 +334,8 @@ func TestComingAndGoing(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				if err := b.client.Publish(ctx, b.store.Layout.Channel(c.Key), "free").Err(); err != nil {
+				if err := b.client.Publish(ctx, b.store.Layout.Channel(c.Key),
+					"free").Err(); err != nil {
 					t.Error(err)
 				}
 				select {
@@ -358,12 +363,16 @@ func TestWatchWithoutServer(t *testing.T) {
 		t.Errorf("it took %v to say so", took)
 	}
 	srv.Restart()
-	eventually(t, "watch", func() error { _, err := b.Watch(t.Context(), claim(key(t))); return err })
+	eventually(t, "watch", func() error {
+		_, err := b.Watch(t.Context(), claim(key(t)))
+		return err
+	})
 }
 
 func TestWatchIsBounded(t *testing.T) {
 	srv := testserver.Redis(t)
-	patient, b := opened(t, srv.URL()+"?request_timeout=1m"), opened(t, srv.URL()+"?request_timeout=200ms")
+	patient, b := opened(t, srv.URL()+"?request_timeout=1m"),
+		opened(t, srv.URL()+"?request_timeout=200ms")
 	srv.Stop()
 	defer srv.Cont()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -19,7 +19,9 @@ func BenchmarkPair(b *testing.B) {
 	for _, scheme := range []string{"redis", "rueidis"} {
 		for _, fault := range []string{"none", "killed", "hung"} {
 			for _, workers := range []int{1, 16} {
-				b.Run(fmt.Sprintf("%s/%s/%d", scheme, fault, workers), func(b *testing.B) { pairs(b, scheme, fault, workers) })
+				b.Run(fmt.Sprintf("%s/%s/%d", scheme, fault, workers), func(b *testing.B) {
+					pairs(b, scheme, fault, workers)
+				})
 			}
 		}
 	}

@@ -19,8 +19,8 @@ const maxCollisions = 16
 
 // TryAcquire asks all nodes at once and returns as soon as a majority has granted c, or cannot any
 // more. What the others grant is kept if c was granted, else withdrawn. If claims collide
-// and none gets a majority, it withdraws what it got and tries again at random, for twice the node timeout at
-// most, so that a free key is granted to one of those who ask at once.
+// and none gets a majority, it withdraws what it got and tries again at random, for twice the node
+// timeout at most, so that a free key is granted to one of those who ask at once.
 func (r *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	if err := r.validate(c); err != nil {
 		return backend.Grant{}, err
@@ -119,23 +119,25 @@ const longestTombstone = 3 * time.Minute
 // A claim is what this client knows of one claim on each node. The nodes know it better, so it can
 // be forgotten at any time: then each node is asked as if it might hold, and a release leaves
 // tombstones. But a claim that is asked for again when it was forgotten has its first name again,
-// which nodes may refuse that have a tombstone of it. Fields are guarded by mu unless they say otherwise.
+// which nodes may refuse that have a tombstone of it. Fields are guarded by mu unless they say
+// otherwise.
 type claim struct {
 	red       *Backend
 	key       claimKey
 	acquiring chan struct{} // one slot, taken by TryAcquire
 
-	// How long the record is kept when nobody uses it, which is longer than nodes have tombstones of
-	// its names, and until when. Guarded by red.mu.
+	// How long the record is kept when nobody uses it, which is longer than nodes have tombstones
+	// of its names, and until when. Guarded by red.mu.
 	idle     time.Duration
 	forgetAt time.Time
 
-	mu       sync.Mutex    // taken after red.mu, if both are
-	users    int           // calls and workers
-	complete bool          // every attempt of this claim was made through this record
-	released bool          // Release was called
-	over     bool          // and a majority has answered yes, or no
-	minToken uint64        // the token that nodes are asked for, until it is refused; 0 not chosen yet
+	mu       sync.Mutex // taken after red.mu, if both are
+	users    int        // calls and workers
+	complete bool       // every attempt of this claim was made through this record
+	released bool       // Release was called
+	over     bool       // and a majority has answered yes, or no
+	// the token that nodes are asked for, until it is refused; 0 not chosen yet
+	minToken uint64
 	grant    backend.Grant // that a majority made; zero if none, or it was released or lost
 	target   uint64        // the token that every node that holds must store; 0 none
 	last     *round        // the last acquire or renew
@@ -200,7 +202,8 @@ func (r *Backend) enter(c backend.Claim, fresh bool) *claim {
 		u.acquiring, u.shares = make(chan struct{}, 1), make([]share, len(r.nodes))
 		r.claims[k] = u
 	}
-	u.idle = max(u.idle, 4*min(max(c.TTL, 0), backend.MaxTTL)+longestTombstone) // safeguard: names-remembered
+	// safeguard: names-remembered
+	u.idle = max(u.idle, 4*min(max(c.TTL, 0), backend.MaxTTL)+longestTombstone)
 	u.forgetAt = time.Now().Add(u.idle)
 	u.mu.Lock()
 	u.users++
@@ -238,7 +241,9 @@ func (c *claim) finished() bool {
 	if c.released {
 		return c.over
 	}
-	return !slices.ContainsFunc(c.shares, func(s share) bool { return !s.absent() || s.generation > 0 })
+	return !slices.ContainsFunc(c.shares, func(s share) bool {
+		return !s.absent() || s.generation > 0
+	})
 }
 
 // wake gives node i's share a worker, if it has none and there is something to do. The caller has
@@ -291,7 +296,8 @@ func (c *claim) next(i int) (request, bool) {
 			if q, ok := r.request(i); ok {
 				return q, true
 			}
-		case s.holds && s.token < c.target && s.asked < c.target && !c.released: // safeguard: told-once
+		// safeguard: told-once
+		case s.holds && s.token < c.target && s.asked < c.target && !c.released:
 			s.asked = c.target
 			q := c.request(i, renew, c.last)
 			q.claim.MinToken = min(c.target, backend.MaxMinToken)
@@ -331,8 +337,8 @@ func (c *claim) answered(i int, q request, g backend.Grant, err error) {
 			s.holds, s.token = true, g.Token
 		case answer == backend.Unknown:
 			s.inFlight = true
-		// Who has looked. Others, as in quarantine, may hold from before. inFlight stays: an earlier attempt without
-		// answer may still be executed. safeguard: not-served-is-held
+		// Who has looked. Others, as in quarantine, may hold from before. inFlight stays: an
+		// earlier attempt without answer may still be executed. safeguard: not-served-is-held
 		case errors.Is(err, backend.ErrHeld), errors.Is(err, backend.ErrLost):
 			s.holds = false
 		}

@@ -36,7 +36,10 @@ type Config struct {
 
 func (cfg Config) withDefaults() (Config, error) {
 	if d := cfg.NodeTimeout; d < 0 {
-		return cfg, &backend.InvalidError{Field: "NodeTimeout", Value: d.String(), Reason: "is negative"}
+		return cfg, &backend.InvalidError{
+			Field: "NodeTimeout", Value: d.String(),
+			Reason: "is negative",
+		}
 	}
 	if cfg.Drift == 0 {
 		cfg.Drift = DefaultDrift
@@ -74,7 +77,8 @@ func (cfg Config) lease(ttl time.Duration) time.Duration {
 func (cfg Config) fits(c backend.Claim) error {
 	if lease := cfg.lease(c.TTL); lease > backend.MaxTTL {
 		return &backend.InvalidError{Field: "ttl", Value: c.TTL.String(), Reason: fmt.Sprintf(
-			"with a Drift of %v nodes would be asked for %v, over %v", cfg.Drift, lease, backend.MaxTTL)}
+			"with a Drift of %v nodes would be asked for %v, over %v", cfg.Drift, lease,
+			backend.MaxTTL)}
 	}
 	return nil
 }

@@ -26,11 +26,13 @@
 // It offers what a majority can decide: exclusive claims. It does not offer
 //
 //   - Shared: without a queue, readers would keep a writer out for as long as they come.
-//   - Permit: counting on each node for itself admits too many. With a limit of 2 on nodes A, B and C,
-//     holders on AB, BC and AC are three, and no node saw more than two.
-//   - Queue: each node would have a queue in an order of its own, and each would hand over by itself.
+//   - Permit: counting on each node for itself admits too many. With a limit of 2 on nodes A, B and
+//     C, holders on AB, BC and AC are three, and no node saw more than two.
+//   - Queue: each node would have a queue in an order of its own, and each would hand over by
+//     itself.
 //   - Reentrant: an owner's second hold may get another majority, and then another token.
-//   - State: a value would have to be read from a majority and written back; use one store for values.
+//   - State: a value would have to be read from a majority and written back; use one store for
+//     values.
 //
 // # How it works
 //

@@ -39,12 +39,14 @@ func TestDriftBeyondTheLongestLease(t *testing.T) {
 			}
 		}
 		c.NoneInFlight = false
-		wantErr(q, "Release of what was refused", storetest.Release(q.Context(), q, c), backend.ErrLost)
+		wantErr(q, "Release of what was refused", storetest.Release(q.Context(), q, c),
+			backend.ErrLost)
 		c = claim("k")
 		c.TTL = 19 * time.Hour
 		q.acquire(c)
 		synctest.Wait() // a majority is enough, and the first may not have been in it
-		if state, err := q.peers[0].Inspect(q.Context(), "k"); err != nil || state.Holders[0].TTL != 19*time.Hour*5/4 {
+		if state, err := q.peers[0].Inspect(q.Context(), "k"); err != nil ||
+			state.Holders[0].TTL != 19*time.Hour*5/4 {
 			q.Errorf("asked for %+v, %v; want a lease of 23h45m", state, err)
 		}
 		q.release(c)

@@ -19,12 +19,15 @@ import (
 //
 // covers: A3, Q14
 func TestRequestThatItsCallerLeaves(t *testing.T) {
-	for name, verb := range map[string]func(ctx context.Context, q *quorum, held backend.Claim) error{
+	for name, verb := range map[string]func(ctx context.Context, q *quorum,
+		held backend.Claim) error{
 		"TryAcquire": func(ctx context.Context, q *quorum, _ backend.Claim) error {
 			_, err := q.TryAcquire(ctx, claim("k"))
 			return err
 		},
-		"Renew": func(ctx context.Context, q *quorum, held backend.Claim) error { return q.Renew(ctx, held) },
+		"Renew": func(ctx context.Context, q *quorum, held backend.Claim) error {
+			return q.Renew(ctx, held)
+		},
 		"Release": func(ctx context.Context, q *quorum, held backend.Claim) error {
 			_, err := q.Release(ctx, held)
 			return err
@@ -41,7 +44,8 @@ func TestRequestThatItsCallerLeaves(t *testing.T) {
 				ctx, cancel := context.WithTimeout(q.Context(), time.Second/2)
 				defer cancel()
 				err := verb(ctx, q, held)
-				if backend.AnswerOf(err) != backend.Unknown || !errors.Is(err, context.DeadlineExceeded) {
+				if backend.AnswerOf(err) != backend.Unknown ||
+					!errors.Is(err, context.DeadlineExceeded) {
 					q.Errorf("%s = %v, want its ctx's error", name, err)
 				}
 			})
@@ -49,8 +53,8 @@ func TestRequestThatItsCallerLeaves(t *testing.T) {
 	}
 }
 
-// A release is told of when no answer to come can change it: one node is not asked, as it has hung for long, and
-// another does not answer.
+// A release is told of when no answer to come can change it: one node is not asked, as it has hung
+// for long, and another does not answer.
 //
 // covers: C4, Q14
 func TestReleaseBesideOneThatIsNotAsked(t *testing.T) {
@@ -64,8 +68,10 @@ func TestReleaseBesideOneThatIsNotAsked(t *testing.T) {
 		ctx, cancel := context.WithTimeout(q.Context(), time.Minute)
 		defer cancel()
 		_, err := q.Release(ctx, c)
-		if took := time.Since(began); backend.AnswerOf(err) != backend.Unknown || took > nodeTimeout {
-			q.Errorf("Release = %v after %v, want an unknown answer within %v", err, took, nodeTimeout)
+		if took := time.Since(began); backend.AnswerOf(err) != backend.Unknown ||
+			took > nodeTimeout {
+			q.Errorf("Release = %v after %v, want an unknown answer within %v", err, took,
+				nodeTimeout)
 		}
 		for _, p := range []*peer{away, silent} {
 			p.set(func() { p.hang, p.stuck = false, "" })
@@ -94,8 +100,8 @@ func (q *quorum) unhealthy(peers ...*peer) {
 	}
 }
 
-// A node that cannot store a higher token is told of it once for each attempt, and does not keep its claim's
-// other requests, as the release, waiting.
+// A node that cannot store a higher token is told of it once for each attempt, and does not keep
+// its claim's other requests, as the release, waiting.
 //
 // covers: K3
 func TestTokenThatANodeDoesNotTake(t *testing.T) {
@@ -103,7 +109,8 @@ func TestTokenThatANodeDoesNotTake(t *testing.T) {
 		q.ahead(q.peers[0])
 		full := &full{peer: q.peers[2], most: 10}
 		q.peers[1].set(func() { q.peers[1].hang = true })
-		b, err := redlock.New([]backend.Backend{q.peers[0], q.peers[1], full}, redlock.Config{NodeTimeout: nodeTimeout})
+		b, err := redlock.New([]backend.Backend{q.peers[0], q.peers[1], full},
+			redlock.Config{NodeTimeout: nodeTimeout})
 		if err != nil {
 			q.Fatal(err)
 		}
@@ -134,8 +141,8 @@ func (f *full) Renew(ctx context.Context, c backend.Claim) error {
 	return backend.ErrUnavailable
 }
 
-// The release may have reached a node that is subscribed to, and one that is not. So the first node that wakes is
-// enough, a moment later.
+// The release may have reached a node that is subscribed to, and one that is not. So the first node
+// that wakes is enough, a moment later.
 //
 // covers: W1, W12
 func TestWakeUpByOneNode(t *testing.T) {
@@ -187,10 +194,13 @@ func TestWatchThatItsCallerLeaves(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: time.Hour}, func(q *quorum) {
 		var nodes []backend.Backend
 		for _, p := range q.peers {
-			nodes = append(nodes, deafened{p, func(ctx context.Context, _ backend.Claim) (<-chan backend.Wake, error) {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}})
+			nodes = append(nodes, deafened{
+				p,
+				func(ctx context.Context, _ backend.Claim) (<-chan backend.Wake, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				},
+			})
 		}
 		b, err := redlock.New(nodes, redlock.Config{NodeTimeout: time.Hour})
 		wantErr(q, "New", err, nil)
@@ -205,8 +215,8 @@ func TestWatchThatItsCallerLeaves(t *testing.T) {
 	})
 }
 
-// Whoever asked for a node while a majority had granted to another keeps what that node granted to him: a hold that
-// is ended by force ends alone.
+// Whoever asked for a node while a majority had granted to another keeps what that node granted to
+// him: a hold that is ended by force ends alone.
 //
 // covers: Q1
 func TestForceReleaseLeavesAnother(t *testing.T) {
@@ -219,14 +229,18 @@ func TestForceReleaseLeavesAnother(t *testing.T) {
 		synctest.Wait()
 		state, err := q.peers[2].Inspect(q.Context(), "k")
 		wantErr(q, "Inspect", err, nil)
-		if !slices.ContainsFunc(state.Holders, func(h backend.Holder) bool { return h.Owner == other.Owner }) {
+		if !slices.ContainsFunc(state.Holders, func(h backend.Holder) bool {
+			return h.Owner == other.Owner
+		}) {
 			q.Errorf("the third node is held as %+v, want by whoever had it", state.Holders)
 		}
 	})
 }
 
 func init() {
-	backend.Register("denies", func(context.Context, *url.URL) (backend.Backend, error) { return nil, backend.ErrDenied })
+	backend.Register("denies", func(context.Context, *url.URL) (backend.Backend, error) {
+		return nil, backend.ErrDenied
+	})
 	backend.Register("opened", func(ctx context.Context, u *url.URL) (backend.Backend, error) {
 		b, err := backend.Open(ctx, "mem://"+u.Host)
 		opened.Add(1)
@@ -243,7 +257,8 @@ func (c closing) Close() error {
 	return c.Backend.Close()
 }
 
-// A node that refuses for good, as a wrong password, is no node that is away for a while. The others are closed.
+// A node that refuses for good, as a wrong password, is no node that is away for a while. The
+// others are closed.
 //
 // covers: I3
 func TestOpenWithANodeThatDenies(t *testing.T) {
@@ -261,19 +276,24 @@ func TestOpenWithANodeThatDenies(t *testing.T) {
 	}
 }
 
-// Where a majority serves nothing, that is the answer, and not who holds one of the others: whoever waited for that
-// one would not hear of the outage.
+// Where a majority serves nothing, that is the answer, and not who holds one of the others: whoever
+// waited for that one would not hear of the outage.
 //
 // covers: Q14, E2
 func TestHolderBesideAMajorityThatIsAway(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{}, func(q *quorum) {
 		other := claim("k")
-		other.Meta.Quorum = "/12345678" // so it is known that it is one of a quorum's, and has no majority
+		// So it is known that it is one of a quorum's, and has no majority.
+		other.Meta.Quorum = "/12345678"
 		q.on(other, q.peers[0])
 		for _, p := range q.peers[1:] {
 			p.set(func() { p.refuse = true })
 		}
-		late := []backend.Backend{q.peers[0], distant{q.peers[1], time.Millisecond}, distant{q.peers[2], time.Millisecond}}
+		late := []backend.Backend{
+			q.peers[0],
+			distant{q.peers[1], time.Millisecond},
+			distant{q.peers[2], time.Millisecond},
+		}
 		b, err := redlock.New(late, redlock.Config{})
 		wantErr(q, "New", err, nil)
 		defer b.Close()
@@ -284,15 +304,19 @@ func TestHolderBesideAMajorityThatIsAway(t *testing.T) {
 	})
 }
 
-// A node that did not store the token when it was told is told again by each renewal: it may be the only one that the
-// next majority has in common with this.
+// A node that did not store the token when it was told is told again by each renewal: it may be the
+// only one that the next majority has in common with this.
 //
 // covers: K3, Q8
 func TestRenewalsTellTheToken(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
 		q.ahead(q.peers[0])
 		last, c := &full{peer: q.peers[2], most: 10}, claim("k")
-		b, err := redlock.New([]backend.Backend{q.peers[0], distant{q.peers[1], time.Millisecond}, last}, redlock.Config{NodeTimeout: nodeTimeout})
+		b, err := redlock.New([]backend.Backend{
+			q.peers[0],
+			distant{q.peers[1], time.Millisecond},
+			last,
+		}, redlock.Config{NodeTimeout: nodeTimeout})
 		wantErr(q, "New", err, nil)
 		defer b.Close()
 		g, err := b.TryAcquire(q.Context(), c)

@@ -34,7 +34,8 @@ func (e *QuorumError) Error() string {
 		}
 		texts = append(texts, n.Node+": "+n.Err.Error())
 	}
-	return fmt.Sprintf("%d of %d nodes agreed, %d are needed (%s)", yes, len(e.Nodes), e.Need, strings.Join(texts, "; "))
+	return fmt.Sprintf("%d of %d nodes agreed, %d are needed (%s)", yes, len(e.Nodes), e.Need,
+		strings.Join(texts, "; "))
 }
 
 // Unwrap returns what the answers amount to: errors that are refusals or [backend.ErrUnavailable],

@@ -67,7 +67,8 @@ func TestNodesThatForget(t *testing.T) {
 				return err
 			}
 			defer func() { _ = b.Close() }()
-			_, err = b.TryAcquire(t.Context(), backend.Claim{Key: "other", Owner: backend.NewOwner(), TTL: longest})
+			_, err = b.TryAcquire(t.Context(),
+				backend.Claim{Key: "other", Owner: backend.NewOwner(), TTL: longest})
 			if errors.Is(err, backend.ErrQuarantined) {
 				return nil
 			}

@@ -72,7 +72,8 @@ func TestMajorityDown(t *testing.T) {
 		c := claim("k")
 		_, err := q.TryAcquire(q.Context(), c)
 		if backend.AnswerOf(err) != backend.Unknown || errors.Is(err, context.DeadlineExceeded) {
-			q.Errorf("TryAcquire with three hung nodes = %v, want an unknown answer that is not the caller's deadline", err)
+			q.Errorf("TryAcquire with three hung nodes = %v, want an unknown answer that is not "+
+				"the caller's deadline", err)
 		}
 		c.NoneInFlight = false
 		if _, err := q.Release(q.Context(), c); backend.AnswerOf(err) != backend.Unknown {
@@ -81,7 +82,8 @@ func TestMajorityDown(t *testing.T) {
 		for _, p := range q.peers[:3] {
 			p.set(func() { p.hang = false })
 		}
-		wantErr(q, "the repeat, with all nodes back", storetest.Release(q.Context(), q, c), backend.ErrLost)
+		wantErr(q, "the repeat, with all nodes back", storetest.Release(q.Context(), q, c),
+			backend.ErrLost)
 		_, err = q.TryAcquire(q.Context(), c)
 		wantErr(q, "TryAcquire of what was released", err, backend.ErrLost)
 		q.acquire(claim("k")) // at once: nodes that answer are asked again
@@ -103,7 +105,8 @@ func TestReleaseIsOwed(t *testing.T) {
 		if n := q.holders("k"); n != 1 {
 			q.Fatalf("held on %d nodes, want the one that cannot be told", n)
 		}
-		mute.set(func() { mute.hang, mute.stuck = false, "release" }) // it answers, and then not what it is owed
+		// It answers, and then not what it is owed.
+		mute.set(func() { mute.hang, mute.stuck = false, "release" })
 		time.Sleep(2 * time.Second)
 		mute.set(func() { mute.stuck = "" })
 		time.Sleep(5 * time.Second)

@@ -29,9 +29,13 @@ func (p prefixed) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 // covers: Q3
 func TestSameServerBehindWrappers(t *testing.T) {
 	for name, wrap := range map[string]func(backend.Backend) backend.Backend{
-		"prefixed":       func(b backend.Backend) backend.Backend { return prefixed{b} },
-		"traced":         func(b backend.Backend) backend.Backend { return tracing.Wrap(b, tracing.Store{}) },
-		"over a network": func(b backend.Backend) backend.Backend { return backendtest.FaultyWith(b, 1, backendtest.Faults{}) },
+		"prefixed": func(b backend.Backend) backend.Backend { return prefixed{b} },
+		"traced": func(b backend.Backend) backend.Backend {
+			return tracing.Wrap(b, tracing.Store{})
+		},
+		"over a network": func(b backend.Backend) backend.Backend {
+			return backendtest.FaultyWith(b, 1, backendtest.Faults{})
+		},
 		"wrapped in both": func(b backend.Backend) backend.Backend {
 			return tracing.Wrap(backendtest.Faulty(b, 1), tracing.Store{})
 		},
@@ -47,7 +51,8 @@ func TestSameServerBehindWrappers(t *testing.T) {
 	}
 	store := membackend.New()
 	defer store.Close()
-	_, err := redlock.New([]backend.Backend{prefixed{store}, prefixed{store}, prefixed{store}}, redlock.Config{})
+	_, err := redlock.New([]backend.Backend{prefixed{store}, prefixed{store}, prefixed{store}},
+		redlock.Config{})
 	wantErr(t, "New with one wrapped store three times", err, backend.ErrUnsafe)
 }
 
@@ -99,7 +104,8 @@ func TestSameServerSeenLater(t *testing.T) {
 			_, err := q.TryAcquire(t.Context(), c)
 			synctest.Wait() // all that answer have
 			if n := again.acquires.Load(); err != nil || n != 1 {
-				t.Errorf("TryAcquire = %v, and the server was asked %d times under its second name, want once", err, n)
+				t.Errorf("TryAcquire = %v, and the server was asked %d times under its second "+
+					"name, want once", err, n)
 			}
 			if _, err := q.Release(t.Context(), c); err != nil {
 				t.Error(err)
@@ -114,7 +120,10 @@ func TestSameServerSeenLater(t *testing.T) {
 // covers: Q3, Q5
 func TestServersThatAreSlowToSayWhoTheyAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nodes := []backend.Backend{membackend.New(), &shy{Backend: membackend.New()}, &shy{Backend: membackend.New()}}
+		nodes := []backend.Backend{
+			membackend.New(), &shy{Backend: membackend.New()},
+			&shy{Backend: membackend.New()},
+		}
 		q := joined(t, nodes)
 		for range 2 { // the second time they have said it
 			c := claim("k")
@@ -122,7 +131,8 @@ func TestServersThatAreSlowToSayWhoTheyAre(t *testing.T) {
 			wantErr(t, "TryAcquire", err, nil)
 			synctest.Wait()
 			for i, n := range nodes {
-				if state, err := n.Inspect(t.Context(), "k"); err != nil || len(state.Holders) != 1 {
+				if state, err := n.Inspect(t.Context(), "k"); err != nil ||
+					len(state.Holders) != 1 {
 					t.Errorf("node %d: %+v, %v, want held", i, state, err)
 				}
 			}
@@ -133,7 +143,8 @@ func TestServersThatAreSlowToSayWhoTheyAre(t *testing.T) {
 	})
 }
 
-// Of a server that was listed twice, one name counts, also when it has been away and says again who it is.
+// Of a server that was listed twice, one name counts, also when it has been away and says again who
+// it is.
 //
 // covers: Q3, Q5
 func TestSameServerComesBack(t *testing.T) {
@@ -145,10 +156,12 @@ func TestSameServerComesBack(t *testing.T) {
 			c := claim("k")
 			_, err := q.TryAcquire(t.Context(), c)
 			_, _ = q.Release(t.Context(), c)
-			time.Sleep(5 * time.Second) // in the bubble: until whoever is to say who it is has said so
+			// In the bubble: until whoever is to say who it is has said so.
+			time.Sleep(5 * time.Second)
 			return err
 		}
-		wantErr(t, "the first time", lock(), nil) // and the second name is found to be the same server
+		// And the second name is found to be the same server.
+		wantErr(t, "the first time", lock(), nil)
 		first.set(func() { first.refuse = true })
 		if lock() == nil {
 			t.Fatal("granted by one server of two: the second name counts, and that shows nothing")
@@ -159,8 +172,9 @@ func TestSameServerComesBack(t *testing.T) {
 	})
 }
 
-// A node that must not be counted has nothing of a claim: a release comes to an answer without it, as
-// one that never does would be repeated for as long as a lease may last, and Close would wait for it.
+// A node that must not be counted has nothing of a claim: a release comes to an answer without it,
+// as one that never does would be repeated for as long as a lease may last, and Close would wait
+// for it.
 // covers: C4
 func TestReleaseBesideABarredNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -192,12 +206,13 @@ func TestReleaseBesideABarredNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.NoneInFlight = false
-		wantErr(t, "Release of what one of the two nodes has", storetest.Release(t.Context(), q, c), backend.ErrLost)
+		wantErr(t, "Release of what one of the two nodes has", storetest.Release(t.Context(), q, c),
+			backend.ErrLost)
 	})
 }
 
-// A namesake says at first that it is another server, as an address may for a while that is about to
-// be changed.
+// A namesake says at first that it is another server, as an address may for a while that is about
+// to be changed.
 type namesake struct {
 	*membackend.Backend
 	of       atomic.Pointer[membackend.Backend] // nil from when it says who it is
@@ -269,8 +284,8 @@ type nameless struct {
 
 func (n nameless) Identity(context.Context) (string, error) { return "", n.why }
 
-// A node that has no identity to tell, as a cluster has none, or to whose user it is not told, comes
-// back like any other.
+// A node that has no identity to tell, as a cluster has none, or to whose user it is not told,
+// comes back like any other.
 // covers: Q5
 func TestNamelessNodeComesBack(t *testing.T) {
 	for _, why := range []error{errors.ErrUnsupported, backend.ErrDenied} {

@@ -33,10 +33,11 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 		go func() {
 			defer r.tasks.Done()
 			timeout := r.cfg.timeout(backend.MaxTTL)
-			err := r.nodes[i].ask(context.WithoutCancel(ctx), timeout, func(ctx context.Context, b backend.Backend) (err error) {
-				states[i], err = b.Inspect(ctx, key)
-				return err
-			})
+			err := r.nodes[i].ask(context.WithoutCancel(ctx), timeout,
+				func(ctx context.Context, b backend.Backend) (err error) {
+					states[i], err = b.Inspect(ctx, key)
+					return err
+				})
 			answers <- answer{i, err}
 		}()
 	}
@@ -68,8 +69,8 @@ type answer struct {
 
 // merge shows a hold that so many of the nodes that answered have: all but those that did not
 // answer, so that it may be a majority's, or a majority. Its
-// lease ends when less than a majority has it; its token is the one that a majority has stored, as a
-// node that was filled in may have a higher one.
+// lease ends when less than a majority has it; its token is the one that a majority has stored, as
+// a node that was filled in may have a higher one.
 func (r *Backend) merge(states []backend.State, atLeast int) (merged backend.State) {
 	holds := map[string][]backend.Holder{}
 	for _, s := range states {

@@ -14,8 +14,8 @@ import (
 // # Whether all clients name the same nodes
 //
 // Two lists of nodes exclude each other only if any majority of the one meets any of the other. So
-// each hold shows its list in Meta.Quorum, and a claim that is refused on any node by a holder with another
-// list is told so, even with a majority. Lists that share no node are not found.
+// each hold shows its list in Meta.Quorum, and a claim that is refused on any node by a holder with
+// another list is told so, even with a majority. Lists that share no node are not found.
 //
 // A false alarm would be an outage, so lists differ only if their lengths do, or if each has a node
 // that is certainly not in the other: both its name and its identity are known, and neither is
@@ -87,19 +87,21 @@ func (r *Backend) mismatch(list string) error {
 	beyond := func(a, b []entry) bool {
 		return slices.ContainsFunc(a, func(e entry) bool { return !slices.ContainsFunc(b, e.same) })
 	}
-	if len(theirs) == 0 || len(ours) == len(theirs) && !(beyond(ours, theirs) && beyond(theirs, ours)) {
+	if len(theirs) == 0 || len(ours) == len(theirs) &&
+		!(beyond(ours, theirs) && beyond(theirs, ours)) {
 		return nil
 	}
 	if len(ours) == len(theirs) && r.inDoubt() { // safeguard: node-in-doubt
 		return &doubtError{backend.QuarantineError{RetryAfter: 2 * minProbe}}
 	}
-	return fmt.Errorf("%w: the key is held by a client with another list of nodes (of %d, ours has %d):"+
-		" two lists exclude each other only if they are the same; to change them, end all clients of the"+
+	return fmt.Errorf("%w: the key is held by a client with another list of nodes (of %d, "+
+		"ours has %d): two lists exclude each other only if they are the same; to change "+
+		"them, end all clients of the"+
 		" old list first", backend.ErrUnsafe, len(theirs), len(ours))
 }
 
-// inDoubt reports whether a node has yet to say who it is now, and has all of them asked unless they
-// were just now. One that does not say it is not waited for any longer than a probe may take.
+// inDoubt reports whether a node has yet to say who it is now, and has all of them asked unless
+// they were just now. One that does not say it is not waited for any longer than a probe may take.
 func (r *Backend) inDoubt() bool {
 	r.naming.Lock()
 	defer r.naming.Unlock()
@@ -125,7 +127,8 @@ func (r *Backend) unnamed(n *node) bool {
 type doubtError struct{ backend.QuarantineError }
 
 func (e *doubtError) Error() string {
-	return "nothing is granted until the nodes have said who they are, as the key is held by a client whose list of them looks different"
+	return "nothing is granted until the nodes have said who they are, as the key is held by a " +
+		"client whose list of them looks different"
 }
 
 func (e *doubtError) Unwrap() error { return &e.QuarantineError }

@@ -68,7 +68,8 @@ func acquire(t *testing.T, b backend.Backend, c backend.Claim) (doubts int, err 
 			return doubts, err
 		}
 		if doubts++; doubts == 100 || q.RetryAfter <= 0 {
-			t.Fatalf("TryAcquire = %v, for the %d. time, and to be asked again after %v", err, doubts, q.RetryAfter)
+			t.Fatalf("TryAcquire = %v, for the %d. time, and to be asked again after %v", err,
+				doubts, q.RetryAfter)
 		}
 		time.Sleep(q.RetryAfter)
 	}
@@ -82,25 +83,30 @@ func TestListsOfNodes(t *testing.T) {
 		holder, other string
 		want          error
 	}{
-		"the same":                        {"a b c", "a b c", backend.ErrHeld},
-		"in another order":                {"a b c", "c a b", backend.ErrHeld},
-		"by other names":                  {"a b c", "a/x b/y c/z", backend.ErrHeld},
-		"all restarted":                   {"a b c", "a?life=2 b?life=2 c?life=2", backend.ErrHeld},
-		"one restarted, one renamed":      {"a b c", "a/x b?life=2 c", backend.ErrHeld},
-		"by another client, restarted":    {"a b c", "re:a?life=2 re:b?life=2 re:c?life=2", backend.ErrHeld},
-		"a node replaced":                 {"a b c", "a b d", backend.ErrUnsafe},
-		"a node replaced, one renamed":    {"a b c", "a b/x d", backend.ErrUnsafe},
-		"nodes added":                     {"a b c", "a b c d e", backend.ErrUnsafe},
-		"nodes removed":                   {"a b c d e", "a b c", backend.ErrUnsafe},
-		"one in common, which all go to":  {"a b c", "c", backend.ErrUnsafe},
-		"a node added to an even number":  {"a b", "a b c", backend.ErrUnsafe},
-		"two replaced, in another order":  {"a b c d e", "x e c y a", backend.ErrUnsafe},
-		"renamed and restarted otherwise": {"a/x b/y c/z", "a?life=2 b c", backend.ErrUnsafe}, // which cannot be told from a node replaced
+		"the same":                   {"a b c", "a b c", backend.ErrHeld},
+		"in another order":           {"a b c", "c a b", backend.ErrHeld},
+		"by other names":             {"a b c", "a/x b/y c/z", backend.ErrHeld},
+		"all restarted":              {"a b c", "a?life=2 b?life=2 c?life=2", backend.ErrHeld},
+		"one restarted, one renamed": {"a b c", "a/x b?life=2 c", backend.ErrHeld},
+		"by another client, restarted": {
+			"a b c", "re:a?life=2 re:b?life=2 re:c?life=2",
+			backend.ErrHeld,
+		},
+		"a node replaced":                {"a b c", "a b d", backend.ErrUnsafe},
+		"a node replaced, one renamed":   {"a b c", "a b/x d", backend.ErrUnsafe},
+		"nodes added":                    {"a b c", "a b c d e", backend.ErrUnsafe},
+		"nodes removed":                  {"a b c d e", "a b c", backend.ErrUnsafe},
+		"one in common, which all go to": {"a b c", "c", backend.ErrUnsafe},
+		"a node added to an even number": {"a b", "a b c", backend.ErrUnsafe},
+		"two replaced, in another order": {"a b c d e", "x e c y a", backend.ErrUnsafe},
+		// which cannot be told from a node replaced
+		"renamed and restarted otherwise": {"a/x b/y c/z", "a?life=2 b c", backend.ErrUnsafe},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				prefix := strings.NewReplacer(" ", "-", ",", "").Replace(name) + "."
-				holder, other := dial(t, listOf(prefix, test.holder)), dial(t, listOf(prefix, test.other))
+				holder, other := dial(t, listOf(prefix, test.holder)),
+					dial(t, listOf(prefix, test.other))
 				defer func() { _, _ = holder.Close(), other.Close() }()
 				held := claim("k")
 				if _, err := holder.TryAcquire(t.Context(), held); err != nil {
@@ -111,10 +117,12 @@ func TestListsOfNodes(t *testing.T) {
 				doubts, err := acquire(t, other, c)
 				wantErr(t, "TryAcquire", err, test.want)
 				sameLength := len(strings.Fields(test.holder)) == len(strings.Fields(test.other))
-				if want := errors.Is(test.want, backend.ErrUnsafe) && sameLength; doubts > 0 != want {
+				if want := errors.Is(test.want, backend.ErrUnsafe) &&
+					sameLength; doubts > 0 != want {
 					t.Errorf("the nodes were waited for %d times, want that: %v", doubts, want)
 				}
-				if errors.Is(test.want, backend.ErrUnsafe) && (!backend.Refused(err) || !strings.Contains(err.Error(), "another list")) {
+				if errors.Is(test.want, backend.ErrUnsafe) &&
+					(!backend.Refused(err) || !strings.Contains(err.Error(), "another list")) {
 					t.Errorf("TryAcquire = %v, want a refusal that says why", err)
 				}
 				synctest.Wait()
@@ -141,9 +149,14 @@ func TestListsOfNodes(t *testing.T) {
 //
 // covers: I2
 func TestListsOfNodesWithoutNames(t *testing.T) {
-	for name, nameless := range map[string]func(named, unnamed backend.Backend) (holder, other backend.Backend){
-		"of the holder's": func(named, unnamed backend.Backend) (holder, other backend.Backend) { return unnamed, named },
-		"of ours":         func(named, unnamed backend.Backend) (holder, other backend.Backend) { return named, unnamed },
+	for name, nameless := range map[string]func(named,
+		unnamed backend.Backend) (holder, other backend.Backend){
+		"of the holder's": func(named, unnamed backend.Backend) (holder, other backend.Backend) {
+			return unnamed, named
+		},
+		"of ours": func(named, unnamed backend.Backend) (holder, other backend.Backend) {
+			return named, unnamed
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -172,8 +185,8 @@ func TestListsOfNodesWithoutNames(t *testing.T) {
 	}
 }
 
-// Whoever meets another list asks its nodes who they are by now, and waits for that: so a server that
-// was restarted unnoticed and has another name elsewhere costs a moment.
+// Whoever meets another list asks its nodes who they are by now, and waits for that: so a server
+// that was restarted unnoticed and has another name elsewhere costs a moment.
 // covers: I2
 func TestListIsLookedAtAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -251,7 +264,8 @@ func TestMajorityOfAnotherList(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _, _ = three.Close(), five.Close() }()
-		peers[0].set(func() { peers[0].refuse = true }) // so that three are free, which is a majority of five
+		// So that three are free, which is a majority of five.
+		peers[0].set(func() { peers[0].refuse = true })
 		held := claim("k")
 		if _, err := three.TryAcquire(t.Context(), held); err != nil {
 			t.Fatal(err)
@@ -275,7 +289,10 @@ func TestMajorityOfAnotherList(t *testing.T) {
 // Holds that show no list, or one that cannot be read, are held off as ever. What a node shows for
 // the quorum is not shown on.
 func TestHoldWithoutList(t *testing.T) {
-	for _, shown := range []string{"", "/12345678", "odd", "odd/12345678", "/", "????????/12345678", "12345678 c0ffee00c0ffee00"} {
+	for _, shown := range []string{
+		"", "/12345678", "odd", "odd/12345678", "/", "????????/12345678",
+		"12345678 c0ffee00c0ffee00",
+	} {
 		quorumTest(t, 3, redlock.Config{}, func(q *quorum) {
 			c := claim("k")
 			c.Meta.Service, c.Meta.Quorum = "app", shown
@@ -289,8 +306,8 @@ func TestHoldWithoutList(t *testing.T) {
 	}
 }
 
-// late://store is a store in memory that cannot be opened at first, and takes no minimum tokens. That
-// of long://store takes them, but no lease that is shorter than a second, as etcd.
+// late://store is a store in memory that cannot be opened at first, and takes no minimum tokens.
+// That of long://store takes them, but no lease that is shorter than a second, as etcd.
 func init() {
 	for scheme, less := range map[string]func(caps *backend.Capabilities){
 		"late": func(caps *backend.Capabilities) { caps.MinToken = false },
@@ -331,7 +348,8 @@ func TestLesserNodeIsNotAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		prefix := "lesser."
 		defer restarts.Clear()
-		b := dial(t, "redlock://?node=mem%3A%2F%2F"+prefix+"a&node=mem%3A%2F%2F"+prefix+"b&node=late%3A%2F%2F"+prefix+"c")
+		b := dial(t, "redlock://?node=mem%3A%2F%2F"+prefix+"a&node=mem%3A%2F%2F"+prefix+
+			"b&node=late%3A%2F%2F"+prefix+"c")
 		defer b.Close()
 		restarts.Store(prefix+"c", "")
 		for range 10 {
@@ -359,7 +377,8 @@ func TestNodeWithLongLeasesComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		prefix := "long."
 		defer restarts.Clear()
-		b := dial(t, "redlock://?node=mem%3A%2F%2F"+prefix+"a&node=mem%3A%2F%2F"+prefix+"b&node=long%3A%2F%2F"+prefix+"c")
+		b := dial(t, "redlock://?node=mem%3A%2F%2F"+prefix+"a&node=mem%3A%2F%2F"+prefix+
+			"b&node=long%3A%2F%2F"+prefix+"c")
 		defer b.Close()
 		if d := b.Capabilities().MinTTL; d != 100*time.Millisecond {
 			t.Fatalf("MinTTL = %v before the node answers", d)
@@ -375,8 +394,10 @@ func TestNodeWithLongLeasesComesLate(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if state, err := node.Inspect(t.Context(), "k"); err != nil || len(state.Holders) != want {
-				t.Errorf("a hold of %v: %+v, %v; want it held %d times on the node", ttl, state, err, want)
+			if state, err := node.Inspect(t.Context(), "k"); err != nil ||
+				len(state.Holders) != want {
+				t.Errorf("a hold of %v: %+v, %v; want it held %d times on the node", ttl, state,
+					err, want)
 			}
 			if _, err := b.Release(t.Context(), c); err != nil {
 				t.Errorf("Release of a hold of %v = %v", ttl, err)

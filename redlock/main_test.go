@@ -24,7 +24,9 @@ func TestMain(m *testing.M) {
 func memURL(t testing.TB, n int) string {
 	var nodes []string
 	for i := range n {
-		nodes = append(nodes, "node="+url.QueryEscape(fmt.Sprintf("mem://%s.%d", strings.ReplaceAll(url.PathEscape(t.Name()), "/", "%2F"), i)))
+		nodes = append(nodes, "node="+
+			url.QueryEscape(fmt.Sprintf("mem://%s.%d",
+				strings.ReplaceAll(url.PathEscape(t.Name()), "/", "%2F"), i)))
 	}
 	return "redlock://?" + strings.Join(nodes, "&")
 }
@@ -40,7 +42,9 @@ func dial(t testing.TB, url string) backend.Backend {
 
 // harness is for quorums of nodes in memory: a client has a connection of its own to each, as wrap
 // makes it. Stores belong to a test, and go with it.
-func harness(n int, wrap func(node, client int, b backend.Backend) backend.Backend) backendtest.Harness {
+func harness(n int, wrap func(node, client int,
+	b backend.Backend) backend.Backend,
+) backendtest.Harness {
 	var mu sync.Mutex
 	stores, clients := map[string][]*membackend.Backend{}, 0
 	of := func(t testing.TB) ([]*membackend.Backend, int) {

@@ -85,17 +85,18 @@ type send func(context.Context, backend.Backend) error
 
 // do makes one request of a claim.
 func (n *node) do(q request) (g backend.Grant, err error) {
-	err = n.ask(q.round.ctx, q.round.timeout, func(ctx context.Context, b backend.Backend) (err error) {
-		switch q.verb {
-		case acquire:
-			g, err = b.TryAcquire(ctx, q.claim)
-		case renew:
-			err = b.Renew(ctx, q.claim)
-		case release:
-			_, err = b.Release(ctx, q.claim)
-		}
-		return err
-	})
+	err = n.ask(q.round.ctx, q.round.timeout,
+		func(ctx context.Context, b backend.Backend) (err error) {
+			switch q.verb {
+			case acquire:
+				g, err = b.TryAcquire(ctx, q.claim)
+			case renew:
+				err = b.Renew(ctx, q.claim)
+			case release:
+				_, err = b.Release(ctx, q.claim)
+			}
+			return err
+		})
 	return g, err
 }
 
@@ -111,7 +112,8 @@ func (n *node) ask(ctx context.Context, timeout time.Duration, f send) error {
 	err = f(ctx, b)
 	n.inFlight.Add(-1)
 	if backend.AnswerOf(err) == backend.Unknown && (ctx.Err() != nil ||
-		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) { // a moment before ctx
+		// A moment before ctx.
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
 		err = timeoutError{timeout}
 	}
 	n.record(err)
@@ -134,7 +136,8 @@ func answered(err error) bool {
 	return backend.AnswerOf(err) != backend.Unknown && !errors.Is(err, backend.ErrUnavailable)
 }
 
-// endless is the backlog of a node that cannot be asked: over every limit, and four of it are an int64.
+// endless is the backlog of a node that cannot be asked: over every limit, and four of it are an
+// int64.
 const endless = math.MaxInt64 / 8
 
 // backlog is the number that health goes by: requests that have no answer.
@@ -204,7 +207,8 @@ func (n *node) repairLoop() {
 	wait := waiting.NewBackoff(minProbe, maxProbe)
 	for waiting.Pause(n.red.ctx, wait.Next()) {
 		_, why := n.backend()
-		if (n.recheck.Swap(false) || n.failed.Load() > 0 || why != nil) && n.probe() != nil { // safeguard: barred-asked-again
+		// safeguard: barred-asked-again
+		if (n.recheck.Swap(false) || n.failed.Load() > 0 || why != nil) && n.probe() != nil {
 			continue
 		}
 		for o, ok := n.takeOwed(); ok; o, ok = n.takeOwed() {

@@ -28,9 +28,10 @@ type peer struct {
 	slow   time.Duration // before an acquire is executed
 	mute   bool          // executed, and then as if hung
 	late   bool          // acquires get no answer, and are executed by deliver
-	most   int           // tokens that it reserves at most, as a server whose counter is ahead of its clock; 0: all
-	asked  int           // requests of any kind
-	verbs  []string      // executed, in order
+	// tokens that it reserves at most, as a server whose counter is ahead of its clock; 0: all
+	most  int
+	asked int      // requests of any kind
+	verbs []string // executed, in order
 
 	delayed []backend.Claim
 }
@@ -96,7 +97,10 @@ func (p *peer) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Grant
 		<-ctx.Done()
 		return g, ctx.Err()
 	}
-	err = p.do(ctx, "acquire", func() (err error) { g, err = p.Backend.TryAcquire(context.WithoutCancel(ctx), c); return err })
+	err = p.do(ctx, "acquire", func() (err error) {
+		g, err = p.Backend.TryAcquire(context.WithoutCancel(ctx), c)
+		return err
+	})
 	return g, err
 }
 
@@ -114,7 +118,9 @@ func (p *peer) Renew(ctx context.Context, c backend.Claim) error {
 }
 
 func (p *peer) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
-	return backend.Released{}, p.do(ctx, "release", func() error { return storetest.Release(context.WithoutCancel(ctx), p.Backend, c) })
+	return backend.Released{}, p.do(ctx, "release", func() error {
+		return storetest.Release(context.WithoutCancel(ctx), p.Backend, c)
+	})
 }
 
 // A quorum is a Backend under test with its nodes.
@@ -157,7 +163,10 @@ func (q *quorum) client(cfg redlock.Config) *redlock.Backend {
 }
 
 func claim(key string) backend.Claim {
-	return backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: 30 * time.Second, NoneInFlight: true}
+	return backend.Claim{
+		Key: key, Owner: backend.NewOwner(), TTL: 30 * time.Second,
+		NoneInFlight: true,
+	}
 }
 
 func (q *quorum) acquire(c backend.Claim) backend.Grant {

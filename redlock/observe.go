@@ -15,8 +15,8 @@ import (
 
 // Observe puts together what the nodes tell: a hold begins when a majority of them tell of it, and
 // ends when so many tell of it no more that the others are no majority, whatever these have yet to
-// tell. So each is told of once, and one that lasts for less than by how much nodes differ in telling
-// may not be seen. The error is [errors.ErrUnsupported] if too few nodes tell of changes.
+// tell. So each is told of once, and one that lasts for less than by how much nodes differ in
+// telling may not be seen. The error is [errors.ErrUnsupported] if too few nodes tell of changes.
 func (r *Backend) Observe(ctx context.Context, key string) iter.Seq2[backend.State, error] {
 	return func(yield func(backend.State, error) bool) {
 		err := backend.ValidateKey(key)
@@ -37,7 +37,10 @@ func (r *Backend) Observe(ctx context.Context, key string) iter.Seq2[backend.Sta
 			<-all
 		})
 		defer end() // also when the caller's loop panics
-		o := &observation{votes: r.newVotes(), states: make([]backend.State, len(r.nodes)), told: map[string]map[int]bool{}, reports: make(chan report)}
+		o := &observation{
+			votes: r.newVotes(), states: make([]backend.State, len(r.nodes)),
+			told: map[string]map[int]bool{}, reports: make(chan report),
+		}
 		var nodes []<-chan struct{}
 		for i := range r.nodes {
 			ended := make(chan struct{})
@@ -116,9 +119,11 @@ func (o *observation) listen(ctx context.Context, i int, key string) {
 // merge yields who holds whenever that changes, until ctx is done. on is false if the caller's loop
 // was left.
 //
-// Before the first state it waits for all nodes, for as long as one that does not answer is given: what some
-// of them have not told of yet would look like holds that are about to end.
-func (o *observation) merge(ctx context.Context, r *Backend, yield func(backend.State, error) bool) (on bool, err error) {
+// Before the first state it waits for all nodes, for as long as one that does not answer is given:
+// what some of them have not told of yet would look like holds that are about to end.
+func (o *observation) merge(ctx context.Context, r *Backend,
+	yield func(backend.State, error) bool,
+) (on bool, err error) {
 	patience := time.NewTimer(r.cfg.timeout(backend.MaxTTL))
 	defer patience.Stop()
 	var last backend.State
@@ -170,10 +175,11 @@ func (o *observation) note(t report) {
 	}
 }
 
-// going are the holds of last that have no majority now and have not ended for sure. A node that has not told of
-// a hold yet may be late, and tell of it when others tell of its end: taken for ended by then, it would be
-// told of as another hold. Each node that has told of it tells of its end in time, or fails. A majority for
-// another hold ends it at once, unless the two may be there together.
+// going are the holds of last that have no majority now and have not ended for sure. A node that
+// has not told of a hold yet may be late, and tell of it when others tell of its end: taken for
+// ended by then, it would be told of as another hold. Each node that has told of it tells of its
+// end in time, or fails. A majority for another hold ends it at once, unless the two may be there
+// together.
 func (o *observation) going(now, last backend.State) (going []backend.Holder) {
 	for _, h := range last.Holders {
 		over := slices.ContainsFunc(now.Holders, func(other backend.Holder) bool {
@@ -205,7 +211,9 @@ func (o *observation) forget(now backend.State) {
 
 // tells reports whether a node tells of a hold of owner.
 func tells(s backend.State, owner string) bool {
-	return slices.ContainsFunc(s.Holders, func(h backend.Holder) bool { return ownerOf(h.Owner) == owner })
+	return slices.ContainsFunc(s.Holders, func(h backend.Holder) bool {
+		return ownerOf(h.Owner) == owner
+	})
 }
 
 // unsupported is an error if so many nodes tell of no changes that the others are no majority.
@@ -221,5 +229,6 @@ func (o *observation) unsupported() error {
 	if left >= o.quorum {
 		return nil
 	}
-	return fmt.Errorf("%d of %d nodes do not tell of changes: %w", len(o.errs)-left, len(o.errs), why)
+	return fmt.Errorf("%d of %d nodes do not tell of changes: %w",
+		len(o.errs)-left, len(o.errs), why)
 }

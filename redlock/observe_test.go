@@ -29,7 +29,9 @@ func (n *telling) Observe(ctx context.Context, key string) iter.Seq2[backend.Sta
 }
 
 // quorumOf runs test in a bubble, on a quorum of three nodes in memory.
-func quorumOf(t *testing.T, change func(nodes []*telling), test func(t *testing.T, nodes []*telling, seen func() (owner string, err error))) {
+func quorumOf(t *testing.T, change func(nodes []*telling),
+	test func(t *testing.T, nodes []*telling, seen func() (owner string, err error)),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var nodes []*telling
@@ -83,31 +85,35 @@ func held(t *testing.T, n *telling, c backend.Claim) {
 
 // A hold is there from when a majority tells of it until the others are no majority.
 func TestObserveByMajority(t *testing.T) {
-	quorumOf(t, func([]*telling) {}, func(t *testing.T, nodes []*telling, seen func() (string, error)) {
-		c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
-		for i, want := range []string{"", c.Owner, c.Owner} {
-			held(t, nodes[i], c)
-			if owner, err := seen(); owner != want || err != nil {
-				t.Errorf("on %d nodes: %q, %v; want %q", i+1, owner, err, want)
+	quorumOf(t, func([]*telling) {},
+		func(t *testing.T, nodes []*telling, seen func() (string, error)) {
+			c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
+			for i, want := range []string{"", c.Owner, c.Owner} {
+				held(t, nodes[i], c)
+				if owner, err := seen(); owner != want || err != nil {
+					t.Errorf("on %d nodes: %q, %v; want %q", i+1, owner, err, want)
+				}
 			}
-		}
-		for i, want := range []string{c.Owner, "", ""} {
-			if _, err := nodes[i].Release(t.Context(), c); err != nil {
-				t.Fatal(err)
+			for i, want := range []string{c.Owner, "", ""} {
+				if _, err := nodes[i].Release(t.Context(), c); err != nil {
+					t.Fatal(err)
+				}
+				if owner, err := seen(); owner != want || err != nil {
+					t.Errorf("on %d nodes: %q, %v; want %q", 2-i, owner, err, want)
+				}
 			}
-			if owner, err := seen(); owner != want || err != nil {
-				t.Errorf("on %d nodes: %q, %v; want %q", 2-i, owner, err, want)
-			}
-		}
-	})
+		})
 }
 
 // A minority that fails, is silent, or tells of no changes is made up for by the others; a majority
 // that does is an error.
 func TestObserveWithoutANode(t *testing.T) {
-	for name, observe := range map[string]func(context.Context, string) iter.Seq2[backend.State, error]{
+	for name, observe := range map[string]func(context.Context, string) iter.Seq2[backend.State,
+		error]{
 		"fails": func(context.Context, string) iter.Seq2[backend.State, error] {
-			return func(yield func(backend.State, error) bool) { yield(backend.State{}, backend.ErrUnavailable) }
+			return func(yield func(backend.State, error) bool) {
+				yield(backend.State{}, backend.ErrUnavailable)
+			}
 		},
 		"silent": func(ctx context.Context, _ string) iter.Seq2[backend.State, error] {
 			return func(func(backend.State, error) bool) { <-ctx.Done() }
@@ -140,50 +146,52 @@ func TestObserveWithoutANode(t *testing.T) {
 
 // A node that tells of a hold when others tell of its end makes no second hold of it.
 func TestObserveTellsOfAHoldOnce(t *testing.T) {
-	quorumOf(t, func([]*telling) {}, func(t *testing.T, nodes []*telling, seen func() (string, error)) {
-		c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
-		held(t, nodes[0], c)
-		held(t, nodes[1], c)
-		if owner, err := seen(); owner != c.Owner || err != nil {
-			t.Errorf("on two nodes of three: %q, %v", owner, err)
-		}
-		for _, step := range []struct {
-			node int
-			ends bool
-			want string
-		}{{0, true, c.Owner}, {2, false, c.Owner}, {1, true, ""}, {2, true, ""}} {
-			if !step.ends {
-				held(t, nodes[step.node], c)
-			} else if _, err := nodes[step.node].Release(t.Context(), c); err != nil {
-				t.Fatal(err)
+	quorumOf(t, func([]*telling) {},
+		func(t *testing.T, nodes []*telling, seen func() (string, error)) {
+			c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
+			held(t, nodes[0], c)
+			held(t, nodes[1], c)
+			if owner, err := seen(); owner != c.Owner || err != nil {
+				t.Errorf("on two nodes of three: %q, %v", owner, err)
 			}
-			if owner, err := seen(); owner != step.want || err != nil {
-				t.Errorf("after %+v: %q, %v", step, owner, err)
+			for _, step := range []struct {
+				node int
+				ends bool
+				want string
+			}{{0, true, c.Owner}, {2, false, c.Owner}, {1, true, ""}, {2, true, ""}} {
+				if !step.ends {
+					held(t, nodes[step.node], c)
+				} else if _, err := nodes[step.node].Release(t.Context(), c); err != nil {
+					t.Fatal(err)
+				}
+				if owner, err := seen(); owner != step.want || err != nil {
+					t.Errorf("after %+v: %q, %v", step, owner, err)
+				}
 			}
-		}
-	})
+		})
 }
 
 // A majority of the next holder ends a hold of which a node still tells.
 func TestObserveTheNextHolder(t *testing.T) {
-	quorumOf(t, func([]*telling) {}, func(t *testing.T, nodes []*telling, seen func() (string, error)) {
-		c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
-		next := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
-		held(t, nodes[0], c)
-		held(t, nodes[1], c)
-		_, _ = seen() // both have told
-		if _, err := nodes[0].Release(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
-		held(t, nodes[0], next)
-		if owner, err := seen(); owner != c.Owner || err != nil {
-			t.Errorf("on one node of three: %q, %v", owner, err)
-		}
-		held(t, nodes[2], next)
-		if owner, err := seen(); owner != next.Owner || err != nil {
-			t.Errorf("on two nodes of three: %q, %v", owner, err)
-		}
-	})
+	quorumOf(t, func([]*telling) {},
+		func(t *testing.T, nodes []*telling, seen func() (string, error)) {
+			c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
+			next := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
+			held(t, nodes[0], c)
+			held(t, nodes[1], c)
+			_, _ = seen() // both have told
+			if _, err := nodes[0].Release(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			held(t, nodes[0], next)
+			if owner, err := seen(); owner != c.Owner || err != nil {
+				t.Errorf("on one node of three: %q, %v", owner, err)
+			}
+			held(t, nodes[2], next)
+			if owner, err := seen(); owner != next.Owner || err != nil {
+				t.Errorf("on two nodes of three: %q, %v", owner, err)
+			}
+		})
 }
 
 // A node that has failed ends no hold of which another tells, and keeps none of which nobody does.
@@ -192,7 +200,10 @@ func TestObserveForgetsAFailedNode(t *testing.T) {
 	fail := make(chan struct{})
 	first := func(nodes []*telling) {
 		fail = make(chan struct{})
-		held := backend.State{Holders: []backend.Holder{{Owner: c.Owner, ID: c.Owner, Token: 7, TTL: time.Hour}}}
+		held := backend.State{Holders: []backend.Holder{{
+			Owner: c.Owner, ID: c.Owner, Token: 7,
+			TTL: time.Hour,
+		}}}
 		nodes[0].observe = func(ctx context.Context, _ string) iter.Seq2[backend.State, error] {
 			return func(yield func(backend.State, error) bool) {
 				select {

@@ -36,7 +36,8 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 			limited, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
 			nodes[i].b, errs[i] = open(limited)
-			if errs[i] != nil && limited.Err() != nil && ctx.Err() == nil { // no ctx of the caller has ended; safeguard: node-hangs
+			// No ctx of the caller has ended. safeguard: node-hangs
+			if errs[i] != nil && limited.Err() != nil && ctx.Err() == nil {
 				errs[i] = fmt.Errorf("%w: %w", backend.ErrUnavailable, timeoutError{limit})
 			}
 		})
@@ -97,18 +98,23 @@ func parse(u *url.URL) (nodes []string, cfg Config, err error) {
 		case "drift":
 			cfg.Drift, err = strconv.ParseFloat(values[0], 64)
 		default:
-			return nil, cfg, invalid("url", "", "has an unknown parameter (known: node, node_timeout, drift);"+
-				" a & or # in a node's URL must be percent-encoded")
+			return nil, cfg, invalid("url", "",
+				"has an unknown parameter (known: node, node_timeout, drift);"+
+					" a & or # in a node's URL must be percent-encoded")
 		}
 		if err != nil {
-			return nil, cfg, invalid(name, "", "is not a number with a unit, such as 100ms, or a fraction")
+			return nil, cfg, invalid(name, "",
+				"is not a number with a unit, such as 100ms, or a fraction")
 		}
 	}
 	switch n := len(nodes); {
 	case n == 0:
-		return nil, cfg, invalid("url", "", "names no nodes, as in redlock://?node=redis://a:6379&node=redis://b:6379&node=redis://c:6379")
+		return nil, cfg, invalid("url", "",
+			"names no nodes, as in "+
+				"redlock://?node=redis://a:6379&node=redis://b:6379&node=redis://c:6379")
 	case n > mostNodes:
-		return nil, cfg, invalid("node", strconv.Itoa(n)+" of them", "must be 1 to "+strconv.Itoa(mostNodes))
+		return nil, cfg, invalid("node", strconv.Itoa(n)+" of them",
+			"must be 1 to "+strconv.Itoa(mostNodes))
 	}
 	for i, raw := range nodes {
 		node, err := backend.ParseURL(raw)

@@ -32,7 +32,8 @@ func TestOpenRefuses(t *testing.T) {
 		"drift too large":     "redlock://?drift=2&" + node,
 		"two timeouts":        "redlock://?node-timeout=1s&node-timeout=2s&" + node,
 		"too many":            "redlock://?" + strings.Repeat(node+"&", 26),
-		"bad node URL":        "redlock://?" + node + "&node=" + url.QueryEscape("mem://u:"+secret+"@h"),
+		"bad node URL": "redlock://?" + node + "&node=" +
+			url.QueryEscape("mem://u:"+secret+"@h"),
 	} {
 		b, err := backend.Open(t.Context(), u)
 		if err == nil {
@@ -53,24 +54,35 @@ func TestOpenRefuses(t *testing.T) {
 func TestOpenTakes(t *testing.T) {
 	b := dial(t, memURL(t, 3)+"&node_timeout=50ms&drift=0.02")
 	defer b.Close()
-	if caps := b.Capabilities(); !caps.Fencing || caps.Shared || caps.Permit || caps.Queue || caps.Reentrant || caps.State || caps.MinToken {
+	if caps := b.Capabilities(); !caps.Fencing || caps.Shared || caps.Permit || caps.Queue ||
+		caps.Reentrant || caps.State || caps.MinToken {
 		t.Errorf("Capabilities = %+v", caps)
 	}
 }
 
 func init() {
-	backend.Register("hangs", func(ctx context.Context, _ *url.URL) (backend.Backend, error) { <-ctx.Done(); return nil, ctx.Err() })
+	backend.Register("hangs", func(ctx context.Context, _ *url.URL) (backend.Backend, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
 }
 
-// Nodes that hang are away, once they have had their time, and no ctx of the caller's has ended then; unless it has.
+// Nodes that hang are away, once they have had their time, and no ctx of the caller's has ended
+// then; unless it has.
 func TestOpenWithNodesThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := "redlock://?node=" + url.QueryEscape("mem://"+t.Name()) + "&node=" + url.QueryEscape("hangs://a") + "&node=" + url.QueryEscape("hangs://b")
-		for given, limit := range map[string]time.Duration{"": 2 * time.Second, "&node-timeout=3s": 6 * time.Second} {
+		u := "redlock://?node=" + url.QueryEscape("mem://"+t.Name()) + "&node=" +
+			url.QueryEscape("hangs://a") + "&node=" + url.QueryEscape("hangs://b")
+		for given, limit := range map[string]time.Duration{
+			"":                 2 * time.Second,
+			"&node-timeout=3s": 6 * time.Second,
+		} {
 			began := time.Now()
 			_, err := backend.Open(t.Context(), u+given)
-			if took := time.Since(began); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
-				!strings.Contains(err.Error(), "no answer within "+limit.String()) || took != limit {
+			if took := time.Since(began); !errors.Is(err, backend.ErrUnavailable) ||
+				errors.Is(err, context.DeadlineExceeded) ||
+				!strings.Contains(err.Error(), "no answer within "+limit.String()) ||
+				took != limit {
 				t.Errorf("%s: %v after %v, want ErrUnavailable after %v", given, err, took, limit)
 			}
 		}

@@ -33,7 +33,8 @@ func TestMinorityIsGivenBack(t *testing.T) {
 			_, err := q.TryAcquire(q.Context(), claim("k"))
 			var held *backend.HeldError
 			if !errors.As(err, &held) || held.RetryAfter <= 0 {
-				q.Errorf("%d nodes: TryAcquire = %v, want a *HeldError that says when to ask again", n, err)
+				q.Errorf("%d nodes: TryAcquire = %v, want a *HeldError that says when to ask again",
+					n, err)
 			}
 			if got := q.holders("k"); got != n-half {
 				q.Errorf("%d nodes: held on %d, want on the other's %d alone", n, got, n-half)
@@ -109,7 +110,8 @@ func TestRenewByMajority(t *testing.T) {
 			q.Fatalf("Renew with three nodes of five = %v", err)
 		}
 		if n := q.holders("k"); n != 5 {
-			q.Errorf("held on %d nodes after the renewal, want 5: the missing ones are filled in", n)
+			q.Errorf("held on %d nodes after the renewal, want 5: the missing ones are filled in",
+				n)
 		}
 		for _, p := range q.peers[1:4] {
 			_, _ = p.Backend.Release(q.Context(), c)
@@ -172,7 +174,8 @@ func TestTokenIsWrittenBack(t *testing.T) {
 		q.peers[2].set(func() { q.peers[2].stuck = "renew" })
 		g, err := q.TryAcquire(q.Context(), claim("k"))
 		if backend.AnswerOf(err) != backend.Unknown {
-			q.Errorf("TryAcquire = token %d, %v; want an unknown answer, as one node of three knows the token", g.Token, err)
+			q.Errorf("TryAcquire = token %d, %v; want an unknown answer, as one node of three "+
+				"knows the token", g.Token, err)
 		}
 	})
 }
@@ -211,7 +214,8 @@ func TestNoMoreTokensThanANodeHasReserved(t *testing.T) {
 				q.Fatal(err)
 			}
 			if g.Token < next || g.Reserved > 2 {
-				q.Errorf("granted %d tokens from %d, want two at most, from %d up", g.Reserved, g.Token, next)
+				q.Errorf("granted %d tokens from %d, want two at most, from %d up", g.Reserved,
+					g.Token, next)
 			}
 			next = g.Token + uint64(g.Reserved)
 			if _, err := b.Release(q.Context(), c); err != nil {
@@ -247,8 +251,10 @@ func TestQuarantine(t *testing.T) {
 			switch {
 			case c.want == nil && err != nil:
 				q.Errorf("TryAcquire with %d nodes in quarantine = %v", c.young, err)
-			case c.want != nil && (!errors.As(err, &quarantine) || quarantine.RetryAfter != time.Minute):
-				q.Errorf("TryAcquire with %d nodes in quarantine = %v, want a *QuarantineError until the third node grants", c.young, err)
+			case c.want != nil && (!errors.As(err, &quarantine) ||
+				quarantine.RetryAfter != time.Minute):
+				q.Errorf("TryAcquire with %d nodes in quarantine = %v, want a *QuarantineError "+
+					"until the third node grants", c.young, err)
 			}
 		})
 	}
@@ -267,11 +273,21 @@ func TestSameServerTwice(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	three := []backend.Backend{membackend.New(), membackend.New(), membackend.New()}
 	for what, try := range map[string]func() (*redlock.Backend, error){
-		"no nodes":         func() (*redlock.Backend, error) { return redlock.New(nil, redlock.Config{}) },
-		"a nil node":       func() (*redlock.Backend, error) { return redlock.New([]backend.Backend{nil}, redlock.Config{}) },
-		"negative timeout": func() (*redlock.Backend, error) { return redlock.New(three, redlock.Config{NodeTimeout: -1}) },
-		"negative drift":   func() (*redlock.Backend, error) { return redlock.New(three, redlock.Config{Drift: -0.1}) },
-		"too much drift":   func() (*redlock.Backend, error) { return redlock.New(three, redlock.Config{Drift: 0.6}) },
+		"no nodes": func() (*redlock.Backend, error) {
+			return redlock.New(nil, redlock.Config{})
+		},
+		"a nil node": func() (*redlock.Backend, error) {
+			return redlock.New([]backend.Backend{nil}, redlock.Config{})
+		},
+		"negative timeout": func() (*redlock.Backend, error) {
+			return redlock.New(three, redlock.Config{NodeTimeout: -1})
+		},
+		"negative drift": func() (*redlock.Backend, error) {
+			return redlock.New(three, redlock.Config{Drift: -0.1})
+		},
+		"too much drift": func() (*redlock.Backend, error) {
+			return redlock.New(three, redlock.Config{Drift: 0.6})
+		},
 	} {
 		_, err := try()
 		wantErr(t, "New with "+what, err, backend.ErrInvalid)

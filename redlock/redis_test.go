@@ -42,14 +42,16 @@ func TestConformanceOnRedis(t *testing.T) {
 	servers := testserver.Redises(t, 3)
 	var makers storetest.Makers
 	backendtest.Run(t, backendtest.Harness{Open: func(t testing.TB) backend.Backend {
-		return makers.Route(dial(t, redisURL(servers, "node-timeout=3s"))) // the machine may be busy
+		// The machine may be busy.
+		return makers.Route(dial(t, redisURL(servers, "node-timeout=3s")))
 	}})
 }
 
 // covers: G6, B11
 func TestOneOpenOnRedis(t *testing.T) {
 	testserver.OnlyInAll(t, "processes that are killed")
-	backendtest.OneOpen(t, redisURL(testserver.Redises(t, 3), "node-timeout=3s")) // the machine may be busy
+	// The machine may be busy.
+	backendtest.OneOpen(t, redisURL(testserver.Redises(t, 3), "node-timeout=3s"))
 }
 
 // A mixed quorum is as good as its weakest node.
@@ -72,7 +74,8 @@ func TestMixedNodes(t *testing.T) {
 // cycle takes and releases a key, so many times.
 func cycle(t testing.TB, b backend.Backend, times int) {
 	t.Helper()
-	key := fmt.Sprint(t.Name(), times) // a minority may be late with the last release of other pairs
+	// A minority may be late with the last release of other pairs.
+	key := fmt.Sprint(t.Name(), times)
 	for range times {
 		c := claim(key)
 		if _, err := b.TryAcquire(t.Context(), c); err != nil {
@@ -183,7 +186,8 @@ func TestRedisListedTwice(t *testing.T) {
 	server := testserver.Redis(t)
 	other := testserver.Redis(t)
 	twice := strings.Replace(server.URL(), "127.0.0.1", "localhost", 1)
-	q, err := backend.Open(t.Context(), redisURL([]*testserver.Server{server, other})+"&node="+url.QueryEscape(twice))
+	q, err := backend.Open(t.Context(), redisURL([]*testserver.Server{server, other})+"&node="+
+		url.QueryEscape(twice))
 	if err == nil {
 		_ = q.Close()
 	}
@@ -192,8 +196,8 @@ func TestRedisListedTwice(t *testing.T) {
 	}
 }
 
-// One client reaches the nodes by redis://, another by rueidis://. A node is restarted, which one of
-// them may notice and the other not: they go on excluding each other, and nobody is refused for
+// One client reaches the nodes by redis://, another by rueidis://. A node is restarted, which one
+// of them may notice and the other not: they go on excluding each other, and nobody is refused for
 // another list of nodes.
 //
 // covers: I2, R3

@@ -24,9 +24,10 @@ type Backend struct {
 	ctx    context.Context // of what goes on without a caller; ends with Close
 	cancel context.CancelFunc
 
-	naming sync.Mutex             // held while a node's identity is compared with the others'
-	doubt  time.Time              // when all nodes were last asked because a list looked different; guarded by naming
-	list   atomic.Pointer[string] // of nodes, as others are shown it
+	naming sync.Mutex // held while a node's identity is compared with the others'
+	// when all nodes were last asked because a list looked different; guarded by naming
+	doubt time.Time
+	list  atomic.Pointer[string] // of nodes, as others are shown it
 
 	mu     sync.Mutex
 	claims map[claimKey]*claim
@@ -48,7 +49,10 @@ func New(nodes []backend.Backend, cfg Config) (*Backend, error) {
 	all := make([]*node, len(nodes))
 	for i, b := range nodes {
 		if b == nil {
-			bad := &backend.InvalidError{Field: "nodes", Reason: "node " + strconv.Itoa(i+1) + " is nil"}
+			bad := &backend.InvalidError{
+				Field:  "nodes",
+				Reason: "node " + strconv.Itoa(i+1) + " is nil",
+			}
 			return nil, fmt.Errorf("redlock: %w", bad)
 		}
 		all[i] = &node{name: "node " + strconv.Itoa(i+1), b: b}
@@ -70,7 +74,8 @@ func newBackend(ctx context.Context, nodes []*node, cfg Config) (*Backend, error
 	if len(nodes) == 0 {
 		return nil, &backend.InvalidError{Field: "nodes", Reason: "there are none"}
 	}
-	r := &Backend{cfg: cfg, nodes: nodes, quorum: len(nodes)/2 + 1, caps: capabilities(nodes)} // safeguard: majority
+	// safeguard: majority
+	r := &Backend{cfg: cfg, nodes: nodes, quorum: len(nodes)/2 + 1, caps: capabilities(nodes)}
 	r.claims = map[claimKey]*claim{}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.relist()
@@ -101,14 +106,18 @@ func newBackend(ctx context.Context, nodes []*node, cfg Config) (*Backend, error
 
 // capabilities is what all nodes can do and a majority can keep.
 func capabilities(nodes []*node) backend.Capabilities {
-	all := backend.Capabilities{Name: "redlock", Fencing: true, Watch: true, Inspect: true, Observe: true, MinTTL: minTTL}
+	all := backend.Capabilities{
+		Name: "redlock", Fencing: true, Watch: true, Inspect: true,
+		Observe: true, MinTTL: minTTL,
+	}
 	for _, n := range nodes {
 		if n.b == nil {
 			continue
 		}
 		caps := n.b.Capabilities()
 		all.Fencing = all.Fencing && caps.Fencing && caps.MinToken
-		all.Watch, all.Inspect, all.Observe = all.Watch && caps.Watch, all.Inspect && caps.Inspect, all.Observe && caps.Observe
+		all.Watch, all.Inspect = all.Watch && caps.Watch, all.Inspect && caps.Inspect
+		all.Observe = all.Observe && caps.Observe
 		all.MinTTL = max(all.MinTTL, caps.MinTTL)
 	}
 	return all

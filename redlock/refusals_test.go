@@ -12,15 +12,17 @@ import (
 	"github.com/holdfast-go/holdfast/redlock"
 )
 
-// refusing has the first n peers refuse every verb, as where the key is no lock, until it is called again with 0.
+// refusing has the first n peers refuse every verb, as where the key is no lock, until it is called
+// again with 0.
 func (q *quorum) refusing(n int) {
 	for i, p := range q.peers {
 		p.set(func() { p.refuse, p.why = i < n, backend.ErrForeign })
 	}
 }
 
-// One node that refuses for good is in nobody's way. A majority of them refuses for good: the answer is their reason,
-// not that a hold is lost nor that there is no answer, and of the claim there is nothing on the others.
+// One node that refuses for good is in nobody's way. A majority of them refuses for good: the
+// answer is their reason, not that a hold is lost nor that there is no answer, and of the claim
+// there is nothing on the others.
 //
 // covers: Q1, A9
 func TestMajorityThatRefuses(t *testing.T) {
@@ -62,7 +64,8 @@ func TestRefusedBesideNoAnswer(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: 100 * time.Millisecond}, func(q *quorum) {
 		q.refusing(1)
 		q.peers[1].set(func() { q.peers[1].hang = true })
-		if _, err := q.TryAcquire(q.Context(), claim("k")); err == nil || backend.Refused(err) || errors.Is(err, backend.ErrHeld) {
+		if _, err := q.TryAcquire(q.Context(), claim("k")); err == nil || backend.Refused(err) ||
+			errors.Is(err, backend.ErrHeld) {
 			q.Errorf("TryAcquire = %v, want an error that is not for good", err)
 		}
 	})
@@ -78,8 +81,8 @@ func (d deafened) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 	return d.watch(ctx, c)
 }
 
-// A watch is there while a majority is subscribed: without one node it wakes all the same, and without two of three it
-// says so, whether they refuse, do not answer in time, or end.
+// A watch is there while a majority is subscribed: without one node it wakes all the same, and
+// without two of three it says so, whether they refuse, do not answer in time, or end.
 //
 // covers: W12, W13
 func TestWatchGoesByTheMajority(t *testing.T) {
@@ -88,7 +91,9 @@ func TestWatchGoesByTheMajority(t *testing.T) {
 		watch func(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error)
 		ends  bool // when it has begun
 	}{
-		"an error": {func(context.Context, backend.Claim) (<-chan backend.Wake, error) { return nil, errDeaf }, false},
+		"an error": {func(context.Context, backend.Claim) (<-chan backend.Wake, error) {
+			return nil, errDeaf
+		}, false},
 		"no answer": {func(ctx context.Context, _ backend.Claim) (<-chan backend.Wake, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -121,7 +126,9 @@ func TestWatchGoesByTheMajority(t *testing.T) {
 					defer cancel()
 					wakes, err := b.Watch(ctx, claim("k"))
 					if n == 2 && !of.ends {
-						if backend.AnswerOf(err) != backend.Unknown || errors.Is(err, context.Canceled) || (name == "an error") != errors.Is(err, errDeaf) {
+						if backend.AnswerOf(err) != backend.Unknown ||
+							errors.Is(err, context.Canceled) ||
+							(name == "an error") != errors.Is(err, errDeaf) {
 							q.Errorf("Watch = %v, want why two nodes have no subscription", err)
 						}
 						return
@@ -133,7 +140,8 @@ func TestWatchGoesByTheMajority(t *testing.T) {
 					synctest.Wait()
 					if n == 2 {
 						if _, open := <-wakes; open {
-							q.Error("woken, want the end of the watch: one node of three is no majority")
+							q.Error("woken, want the end of the watch: one node of three " +
+								"is no majority")
 						}
 						return
 					}

@@ -49,8 +49,9 @@ type round struct {
 func (c *claim) begin(ctx context.Context, v verb, cl backend.Claim, tries int) *round {
 	r := &round{
 		c: c, verb: v, claim: cl, shown: shown(cl, *c.red.list.Load(), c.red.caps),
-		began: time.Now(), tries: tries, ctx: context.WithoutCancel(ctx), timeout: c.red.cfg.timeout(cl.TTL),
-		votes: c.red.newVotes(), done: make(chan struct{}),
+		began: time.Now(), tries: tries, ctx: context.WithoutCancel(ctx),
+		timeout: c.red.cfg.timeout(cl.TTL),
+		votes:   c.red.newVotes(), done: make(chan struct{}),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,9 +86,9 @@ func (c *claim) begin(ctx context.Context, v verb, cl backend.Claim, tries int) 
 	return r
 }
 
-// askable returns which nodes a round goes to: those that are healthy. If those of them that hold, as far as
-// is known, are no majority, but with all that may hold they can be, it goes to all. Every node may come to hold by an
-// acquire. The caller has mu.
+// askable returns which nodes a round goes to: those that are healthy. If those of them that hold,
+// as far as is known, are no majority, but with all that may hold they can be, it goes to all.
+// Every node may come to hold by an acquire. The caller has mu.
 func (c *claim) askable(v verb) []bool {
 	ask, healthy, all := c.red.healthy(), 0, 0
 	for i := range c.shares {
@@ -117,7 +118,8 @@ func (r *round) request(i int) (request, bool) {
 	q.votes = true
 	switch {
 	case r.verb == acquire && (c.released || r.over && r.grant.TTL == 0):
-		r.count(i, errNotSent) // the claim was released, and another release would have to follow it
+		// The claim was released, and another release would have to follow it.
+		r.count(i, errNotSent)
 	case r.verb == renew && (c.released || missing):
 		r.count(i, errNotHeld)
 	case r.verb == release && s.gone:
@@ -136,7 +138,8 @@ func (r *round) request(i int) (request, bool) {
 	return request{}, false
 }
 
-// instruct puts into the claim of a request what the round's verb says to one node. The caller has mu.
+// instruct puts into the claim of a request what the round's verb says to one node. The caller has
+// mu.
 func (r *round) instruct(claim *backend.Claim, s *share) {
 	switch r.verb {
 	case acquire:
@@ -147,7 +150,8 @@ func (r *round) instruct(claim *backend.Claim, s *share) {
 		// No tombstone only if every attempt is known to have been answered here. Else one may
 		// still be executed, or one of another client or of a record that was forgotten, and
 		// must be refused.
-		claim.NoneInFlight = r.claim.NoneInFlight && r.c.complete && !s.inFlight // safeguard: quorum-tombstone
+		// safeguard: quorum-tombstone
+		claim.NoneInFlight = r.claim.NoneInFlight && r.c.complete && !s.inFlight
 	}
 }
 
@@ -196,7 +200,8 @@ func (r *round) decide() {
 		} else {
 			r.c.withdrawAll()
 		}
-	case r.yes+r.pending() < r.quorum && len(r.errs)-r.lost()-r.pending() >= r.quorum: // safeguard: quorum-lost-to-come
+	// safeguard: quorum-lost-to-come
+	case r.yes+r.pending() < r.quorum && len(r.errs)-r.lost()-r.pending() >= r.quorum:
 		r.end(r.undecided()) // and no answer to come makes it another
 	}
 }
@@ -232,7 +237,8 @@ func (r *round) decideAcquire() {
 	}
 	switch {
 	case granted:
-		r.grant = backend.Grant{TTL: r.claim.TTL, Reserved: r.tokens.reservation(r.claim)} // safeguard: drift-not-granted
+		// safeguard: drift-not-granted
+		r.grant = backend.Grant{TTL: r.claim.TTL, Reserved: r.tokens.reservation(r.claim)}
 		if c.red.caps.Fencing {
 			r.grant.Token = r.tokens.highest
 		}
@@ -252,8 +258,9 @@ func (r *round) decideAcquire() {
 	}
 }
 
-// undecided is the error of a round in which no majority said yes, or no. A release never says so that it was not
-// made: a node that has not confirmed it is told again behind the caller, and says to a repeat that it does not hold.
+// undecided is the error of a round in which no majority said yes, or no. A release never says so
+// that it was not made: a node that has not confirmed it is told again behind the caller, and says
+// to a repeat that it does not hold.
 func (r *round) undecided() error {
 	err := r.inconclusive()
 	if r.verb == release && errors.Is(err, backend.ErrUnavailable) { // safeguard: release-is-owed
@@ -305,7 +312,8 @@ func (r *round) refusal() (err error, final bool) {
 				said.when = d
 			}
 		}
-		return &backend.HeldError{RetryAfter: said.when, Holder: holder}, said.lost == 0 && (taken || r.collided)
+		held := &backend.HeldError{RetryAfter: said.when, Holder: holder}
+		return held, said.lost == 0 && (taken || r.collided)
 	case said.quarantine != nil:
 		return &backend.QuarantineError{RetryAfter: said.when, Why: said.quarantine.Why}, true
 	}
@@ -323,8 +331,9 @@ type noes struct {
 
 // noes counts them.
 func (r *round) noes() (said noes) {
-	waits := make([]time.Duration, len(r.errs)) // until each node may grant; MaxInt64 if nobody knows
-	longest := time.Duration(0)                 // lease of a holder
+	// Until each node may grant; MaxInt64 if nobody knows.
+	waits := make([]time.Duration, len(r.errs))
+	longest := time.Duration(0) // lease of a holder
 	for i, err := range r.errs {
 		var h *backend.HeldError
 		var q *backend.QuarantineError
@@ -366,7 +375,8 @@ func (r *round) jitter() time.Duration {
 	return d + jitter.N(d<<min(r.tries, 4))
 }
 
-// taken reports whether a majority is held by one claim, and whose it is, as far as the answers say:
+// taken reports whether a majority is held by one claim, and whose it is, as far as the answers
+// say:
 // who holds fewer nodes holds nothing. Where nodes do not say who holds, it is not known and is
 // assumed: waiters are woken.
 func (r *round) taken() (holder backend.Meta, taken bool) {
@@ -389,7 +399,8 @@ func (r *round) taken() (holder backend.Meta, taken bool) {
 	return holder, true
 }
 
-// otherList is an error if a holder's list of nodes is certainly not ours, as far as the answers say.
+// otherList is an error if a holder's list of nodes is certainly not ours, as far as the answers
+// say.
 func (r *round) otherList() error {
 	for _, h := range r.held() {
 		list, _, _ := strings.Cut(h.Holder.Quorum, "/")
@@ -411,7 +422,10 @@ type votes struct {
 }
 
 func (r *Backend) newVotes() votes {
-	return votes{nodes: r.nodes, quorum: r.quorum, errs: slices.Repeat([]error{errWaiting}, len(r.nodes))}
+	return votes{
+		nodes: r.nodes, quorum: r.quorum,
+		errs: slices.Repeat([]error{errWaiting}, len(r.nodes)),
+	}
 }
 
 // count counts node i's answer. Its last one stands.
@@ -460,7 +474,8 @@ func (v *votes) held() (all []*backend.HeldError) {
 // causes are the answers that are unknown.
 func (v *votes) causes() (causes []error) {
 	for _, err := range v.errs {
-		if err != errWaiting && backend.AnswerOf(err) == backend.Unknown { //nolint:errorlint // itself
+		//nolint:errorlint // itself
+		if err != errWaiting && backend.AnswerOf(err) == backend.Unknown {
 			causes = append(causes, err)
 		}
 	}

@@ -67,7 +67,9 @@ func (t *tokens) granted(i int, g backend.Grant) {
 	t.highest = max(t.highest, g.Token)
 }
 
-func (t *tokens) confirmed(i int, token uint64) { t.nodes[i].stored = max(t.nodes[i].stored, token) }
+func (t *tokens) confirmed(i int, token uint64) {
+	t.nodes[i].stored = max(t.nodes[i].stored, token)
+}
 
 // drop forgets a node that failed to confirm. The highest stays: too high a token does no harm.
 func (t *tokens) drop(i int) { t.nodes[i].stored, t.nodes[i].reserved = 0, 0 }

@@ -78,7 +78,10 @@ func TestReleaseWhereAnAttemptIsLate(t *testing.T) {
 // known when it was asked for.
 // covers: C4, Q14
 func TestOwedReleaseLeavesTombstone(t *testing.T) {
-	for name, answers := range map[string]bool{"in the first call": true, "when nobody asks": false} {
+	for name, answers := range map[string]bool{
+		"in the first call": true,
+		"when nobody asks":  false,
+	} {
 		t.Run(name, func(t *testing.T) {
 			quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
 				p, c := q.peers[0], claim("k")
@@ -157,8 +160,8 @@ func TestGivenBackWhereAnAttemptIsLate(t *testing.T) {
 	})
 }
 
-// A claim that asks seldom, as one that waits for a wake-up does, goes on under its other names as long
-// as nodes have tombstones of those before.
+// A claim that asks seldom, as one that waits for a wake-up does, goes on under its other names as
+// long as nodes have tombstones of those before.
 // covers: C4, C9
 func TestGivenBackAndAskedForMuchLater(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
@@ -201,8 +204,9 @@ func TestReleaseOfAnothersClaim(t *testing.T) {
 	})
 }
 
-// A refused attempt of a claim is under way on a slow node when the claim is asked for again, and granted by that node
-// and another. What the first attempt got there was given back before, and not what the second one has.
+// A refused attempt of a claim is under way on a slow node when the claim is asked for again, and
+// granted by that node and another. What the first attempt got there was given back before, and not
+// what the second one has.
 //
 // covers: C9, Q1
 func TestGivenBackBeforeTheNextAttempt(t *testing.T) {
@@ -278,13 +282,15 @@ func TestReleaseIsRepeated(t *testing.T) {
 				}
 				hung.set(func() { hung.hang = true })
 				if _, err := q.Release(q.Context(), c); backend.AnswerOf(err) != backend.Unknown {
-					q.Fatalf("Release with one node of three each way = %v, want an unknown answer", err)
+					q.Fatalf("Release with one node of three each way = %v, want an unknown answer",
+						err)
 				}
 				hung.set(func() { hung.hang = false })
 				if _, err := q.Release(q.Context(), c); !errors.Is(err, test.want) {
 					q.Errorf("the repeat = %v, want %v", err, test.want)
 				}
-				wantErr(q, "Release once more", storetest.Release(q.Context(), q, c), backend.ErrLost)
+				wantErr(q, "Release once more", storetest.Release(q.Context(), q, c),
+					backend.ErrLost)
 			})
 		})
 	}
@@ -375,8 +381,8 @@ func TestReleaseNeedsABusyNodeBesideAnAttempt(t *testing.T) {
 	})
 }
 
-// A node that refuses a release is told again behind the caller. So nobody knows whether a release that had no
-// majority is yet to be executed: that it does not hold, said to a repeat, is no loss.
+// A node that refuses a release is told again behind the caller. So nobody knows whether a release
+// that had no majority is yet to be executed: that it does not hold, said to a repeat, is no loss.
 // covers: Q14, C4
 func TestReleaseThatIsOwedIsUnknown(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {

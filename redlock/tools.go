@@ -31,7 +31,9 @@ func (r *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 			yield(backend.Listed{}, err)
 			return
 		}
-		listed = slices.DeleteFunc(listed, func(all map[string]backend.State) bool { return all == nil })
+		listed = slices.DeleteFunc(listed, func(all map[string]backend.State) bool {
+			return all == nil
+		})
 		for _, all := range listed {
 			for key := range all {
 				keys[key] = true
@@ -44,7 +46,8 @@ func (r *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 			}
 			var err error
 			state := r.merge(states, r.quorum-(len(r.nodes)-len(states)))
-			if state.Holders == nil { // left on a few nodes, or handed on between two nodes' answers
+			// Left on a few nodes, or handed on between two nodes' answers.
+			if state.Holders == nil {
 				state, err = r.Inspect(ctx, key)
 			}
 			if err == nil && state.Holders == nil && state.Waiters == nil {
@@ -59,12 +62,16 @@ func (r *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 
 // ForceRelease ends a hold on every node that answers, whoever holds it, as [backend.Backend] says.
 // If fewer than a majority answered, the error is unknown.
-func (r *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+func (r *Backend) ForceRelease(ctx context.Context, key string,
+	token uint64,
+) (backend.Holder, error) {
 	state, err := r.Inspect(ctx, key)
 	if err != nil {
 		return backend.Holder{}, err
 	}
-	i := slices.IndexFunc(state.Holders, func(h backend.Holder) bool { return h.Token == token && token != 0 })
+	i := slices.IndexFunc(state.Holders, func(h backend.Holder) bool {
+		return h.Token == token && token != 0
+	})
 	if i < 0 {
 		return backend.Holder{}, fmt.Errorf("%w: no hold has token %d", backend.ErrLost, token)
 	}
@@ -72,7 +79,8 @@ func (r *Backend) ForceRelease(ctx context.Context, key string, token uint64) (b
 	return holder, r.majority(ctx, func(ctx context.Context, _ int, b backend.Backend) error {
 		state, err := b.Inspect(ctx, key)
 		for _, h := range state.Holders {
-			if ownerOf(h.Owner) == holder.Owner { // a claim may have had several names on a node; safeguard: force-every-name
+			// A claim may have had several names on a node. safeguard: force-every-name
+			if ownerOf(h.Owner) == holder.Owner {
 				_, released := b.Release(ctx, h.Claim(key))
 				err = errors.Join(err, released)
 			}
@@ -94,9 +102,10 @@ func (r *Backend) majority(
 	var wg sync.WaitGroup
 	for i, n := range r.nodes {
 		wg.Go(func() {
-			errs[i] = n.ask(ctx, r.cfg.timeout(backend.MaxTTL), func(ctx context.Context, b backend.Backend) error {
-				return ask(ctx, i, b)
-			})
+			errs[i] = n.ask(ctx, r.cfg.timeout(backend.MaxTTL),
+				func(ctx context.Context, b backend.Backend) error {
+					return ask(ctx, i, b)
+				})
 		})
 	}
 	wg.Wait()

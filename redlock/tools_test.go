@@ -28,7 +28,9 @@ func (l looked) Inspect(ctx context.Context, key string) (backend.State, error) 
 
 func (l looked) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
 	if l.down.Load() {
-		return func(yield func(backend.Listed, error) bool) { yield(backend.Listed{}, backend.ErrUnavailable) }
+		return func(yield func(backend.Listed, error) bool) {
+			yield(backend.Listed{}, backend.ErrUnavailable)
+		}
 	}
 	return l.Backend.List(ctx, prefix)
 }
@@ -67,7 +69,8 @@ func TestListMergesTheNodes(t *testing.T) {
 				}
 			}
 			if n != locks || looks.Load() > int64(most) {
-				t.Errorf("%s: %d locks by %d looks, want %d by %d at most", what, n, looks.Load(), locks, most)
+				t.Errorf("%s: %d locks by %d looks, want %d by %d at most", what, n, looks.Load(),
+					locks, most)
 			}
 		}
 		list("all nodes", 100, 5)
@@ -81,8 +84,8 @@ func TestListMergesTheNodes(t *testing.T) {
 	})
 }
 
-// A claim was given back on a node, as another had the majority, and the node did not say so: it has another name there
-// when it is granted. A hold that is ended by force ends on that node too.
+// A claim was given back on a node, as another had the majority, and the node did not say so: it
+// has another name there when it is granted. A hold that is ended by force ends on that node too.
 //
 // covers: Q1
 func TestForceReleaseOnNodesThatKnowTheClaimByAnotherName(t *testing.T) {
@@ -111,7 +114,8 @@ func TestForceReleaseOnNodesThatKnowTheClaimByAnotherName(t *testing.T) {
 			}
 		}
 		if len(names) < 2 {
-			q.Fatalf("held as %v, want another name on the node that had granted before: this test shows nothing", names)
+			q.Fatalf("held as %v, want another name on the node that had granted before: this "+
+				"test shows nothing", names)
 		}
 		h, err := q.ForceRelease(q.Context(), "k", g.Token)
 		if err != nil || h.Owner != c.Owner {
@@ -134,7 +138,8 @@ func TestForceReleaseWithoutANode(t *testing.T) {
 		for _, p := range q.peers[:2] {
 			nodes = append(nodes, p)
 		}
-		b, err := redlock.New(append(nodes, away{q.peers[2]}), redlock.Config{NodeTimeout: nodeTimeout})
+		b, err := redlock.New(append(nodes, away{q.peers[2]}),
+			redlock.Config{NodeTimeout: nodeTimeout})
 		wantErr(q, "New", err, nil)
 		defer b.Close()
 		_, err = b.ForceRelease(q.Context(), "k", g.Token)

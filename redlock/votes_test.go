@@ -29,7 +29,8 @@ func (h *hesitant) Renew(ctx context.Context, c backend.Claim) error {
 	return h.peer.Renew(ctx, c)
 }
 
-// A node has stored the token that it was told, and not the higher one that another node has granted since:
+// A node has stored the token that it was told, and not the higher one that another node has
+// granted since:
 // it does not make a majority for that.
 //
 // covers: K3
@@ -41,7 +42,8 @@ func TestConfirmedTokenIsTheOneThatWasTold(t *testing.T) {
 		time.Sleep(time.Second)
 		token := q.ahead(highest)
 		high.set(func() { high.stuck = "renew" })
-		highest.set(func() { highest.slow = 5 * time.Millisecond }) // while low is told the token of high
+		// While low is told the token of high.
+		highest.set(func() { highest.slow = 5 * time.Millisecond })
 		b, err := redlock.New([]backend.Backend{&hesitant{peer: low}, high, highest}, cfg)
 		if err != nil {
 			q.Fatal(err)
@@ -49,14 +51,15 @@ func TestConfirmedTokenIsTheOneThatWasTold(t *testing.T) {
 		defer b.Close()
 		g, err := b.TryAcquire(q.Context(), claim("k"))
 		if backend.AnswerOf(err) != backend.Unknown {
-			q.Errorf("TryAcquire = token %d, %v; want an unknown answer, as one node of three has stored over %d",
+			q.Errorf("TryAcquire = token %d, %v; want an unknown answer, as one node of three "+
+				"has stored over %d",
 				g.Token, err, token)
 		}
 	})
 }
 
-// A majority that serves nothing for a moment has not lost the hold: what comes when it serves again finds
-// it.
+// A majority that serves nothing for a moment has not lost the hold: what comes when it serves
+// again finds it.
 //
 // covers: B2, Q14
 func TestHoldOutlivesARefusedRenewal(t *testing.T) {
@@ -79,14 +82,16 @@ func TestHoldOutlivesARefusedRenewal(t *testing.T) {
 					p.set(func() { p.refuse = true })
 				}
 				if err := q.Renew(q.Context(), c); err == nil || errors.Is(err, backend.ErrLost) {
-					q.Errorf("Renew beside two nodes that refuse = %v, want an error that is no loss", err)
+					q.Errorf("Renew beside two nodes that refuse = %v, want an error "+
+						"that is no loss", err)
 				}
 				synctest.Wait() // the third node may have been slower than the two
 				for _, p := range q.peers[:2] {
 					p.set(func() { p.refuse = false })
 				}
 				if err := next.verb(q, c); err != nil {
-					q.Errorf("when all nodes serve again: %v, want success, as all of them hold", err)
+					q.Errorf("when all nodes serve again: %v, want success, as all of them hold",
+						err)
 				}
 				if n := q.holders("k"); n != next.left {
 					q.Errorf("held on %d nodes after it, want %d", n, next.left)
@@ -96,8 +101,8 @@ func TestHoldOutlivesARefusedRenewal(t *testing.T) {
 	}
 }
 
-// A hold that is gone on a majority is lost, whichever of the nodes answers last: one that is away, and one that
-// says so at once, leave it open, and what the last one says decides.
+// A hold that is gone on a majority is lost, whichever of the nodes answers last: one that is away,
+// and one that says so at once, leave it open, and what the last one says decides.
 //
 // covers: C4
 func TestLastAnswerSaysThatItIsLost(t *testing.T) {
@@ -115,27 +120,30 @@ func TestLastAnswerSaysThatItIsLost(t *testing.T) {
 				synctest.Wait()
 				away, gone, last := q.peers[0], q.peers[1], q.peers[2]
 				for _, p := range []*peer{gone, last} {
-					if _, err := p.Backend.Release(q.Context(), c); err != nil { // behind the quorum's back
+					// Behind the quorum's back.
+					if _, err := p.Backend.Release(q.Context(), c); err != nil {
 						q.Fatal(err)
 					}
 				}
 				away.set(func() { away.refuse = true })
 				last.set(func() { last.slow = 10 * time.Millisecond })
-				wantErr(q, "what is asked about a hold that two nodes of three do not have", verb(q, c), backend.ErrLost)
+				wantErr(q, "what is asked about a hold that two nodes of three do not have",
+					verb(q, c), backend.ErrLost)
 			})
 		})
 	}
 }
 
-// A node that serves nothing for a moment, is in quarantine, or lets its user do nothing any more, does not say
-// that it has nothing of the claim: what it granted to an attempt that came to nothing is given back with the
-// rest.
+// A node that serves nothing for a moment, is in quarantine, or lets its user do nothing any more,
+// does not say that it has nothing of the claim: what it granted to an attempt that came to nothing
+// is given back with the rest.
 //
 // covers: C2, Q14
 func TestGrantOfANodeThatServesNothingNow(t *testing.T) {
 	for name, why := range map[string]error{
-		"not serving": backend.ErrUnavailable, "in quarantine": &backend.QuarantineError{RetryAfter: time.Second},
-		"denied": backend.ErrDenied,
+		"not serving":   backend.ErrUnavailable,
+		"in quarantine": &backend.QuarantineError{RetryAfter: time.Second},
+		"denied":        backend.ErrDenied,
 	} {
 		t.Run(name, func(t *testing.T) { grantOfANodeThatRefuses(t, why) })
 	}
@@ -159,7 +167,8 @@ func grantOfANodeThatRefuses(t *testing.T, why error) {
 		away.set(func() { away.refuse, away.why = true, why })
 		q.acquire(c)
 		away.set(func() { away.refuse, away.hang = false, true })
-		for _, key := range []string{"l", "m", "n", "o", "p", "q"} { // and is asked no more for a while
+		// And is asked no more for a while.
+		for _, key := range []string{"l", "m", "n", "o", "p", "q"} {
 			q.acquire(claim(key))
 			time.Sleep(cfg.NodeTimeout)
 		}
@@ -186,8 +195,8 @@ func (h hasty) Renew(ctx context.Context, c backend.Claim) error {
 	return h.peer.Renew(ctx, c)
 }
 
-// The longer lease that nodes are asked for is for the drift alone: a holder believes in none of it, and is
-// done before nodes with fast clocks grant the key to another.
+// The longer lease that nodes are asked for is for the drift alone: a holder believes in none of
+// it, and is done before nodes with fast clocks grant the key to another.
 //
 // covers: D3, Q15
 func TestDriftIsNotTheHoldersTime(t *testing.T) {

@@ -19,16 +19,23 @@ func TestAllocationsOfAPair(t *testing.T) {
 	if redistest.HasIFEQ(srv) {
 		most = 23
 	}
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{srv.Addr()}, AlwaysPipelining: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress:      []string{srv.Addr()},
+		AlwaysPipelining: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	unlock := rueidis.NewLuaScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
+	unlock := rueidis.NewLuaScript(
+		`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", ` +
+			`KEYS[1]) end return 0`)
 	ctx, bare := context.Background(), key(t)
 	redistest.Allocations(t, opened(t, "rueidis://"+srv.Addr()), most, func() error {
 		owner := backend.NewOwner()
-		if err := client.Do(ctx, client.B().Set().Key(bare).Value(owner).Nx().Px(30*time.Second).Build()).Error(); err != nil {
+		if err := client.Do(ctx,
+			client.B().Set().Key(bare).Value(owner).Nx().Px(
+				30*time.Second).Build()).Error(); err != nil {
 			return err
 		}
 		return unlock.Exec(ctx, client, []string{bare}, []string{owner}).Error()

@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// In a failover rueidis closes the connection to the primary before, with requests in flight on it. That is
-// no word of the server, and the client is not closed: what was sent may have been executed.
+// In a failover rueidis closes the connection to the primary before, with requests in flight on it.
+// That is no word of the server, and the client is not closed: what was sent may have been
+// executed.
 //
 // covers: A2
 func TestGivenUpConnectionIsNoAnswer(t *testing.T) {
@@ -44,7 +45,8 @@ func TestGivenUpConnectionIsNoAnswer(t *testing.T) {
 	}
 }
 
-// A server that may be a promoted replica is closed for as long as the old primary may go on granting, too.
+// A server that may be a promoted replica is closed for as long as the old primary may go on
+// granting, too.
 //
 // covers: R1
 func TestReplicaLagIsInTheGuard(t *testing.T) {
@@ -58,8 +60,8 @@ func TestReplicaLagIsInTheGuard(t *testing.T) {
 	}
 }
 
-// A holder that vanished blocks a client with held_answers until its lease is over, and not for as long as
-// the server keeps the key's token: nobody writes the key, so the server says nothing.
+// A holder that vanished blocks a client with held_answers until its lease is over, and not for as
+// long as the server keeps the key's token: nobody writes the key, so the server says nothing.
 //
 // covers: R18
 func TestHeldAnswersEndWithTheLease(t *testing.T) {
@@ -104,8 +106,8 @@ func TestHeldAnswersGiveNoPlace(t *testing.T) {
 	}
 }
 
-// stalled is a transport on which a caller gets the answer to a script when goOn is closed, if answered is
-// set; then it says so.
+// stalled is a transport on which a caller gets the answer to a script when goOn is closed, if
+// answered is set; then it says so.
 type stalled struct {
 	transport
 	answered atomic.Pointer[chan struct{}]
@@ -121,10 +123,11 @@ func (s *stalled) Run(ctx context.Context, r store.Request) (any, int, error) {
 	return reply, n, err
 }
 
-// A goroutine that was refused by a hold of the same process, and deals with that when the hold was released,
-// keeps nobody from the key, while the server's message of the release is on its way.
+// A goroutine that was refused by a hold of the same process, and deals with that when the hold was
+// released, keeps nobody from the key, while the server's message of the release is on its way.
 func TestHeldAnswersOfAHoldThatIsOver(t *testing.T) {
-	b := opened(t, "rueidis://"+testserver.SharedRedis(t).Addr()+"?held_answers=true&request_timeout=1m")
+	b := opened(t, "rueidis://"+testserver.SharedRedis(t).Addr()+
+		"?held_answers=true&request_timeout=1m")
 	s := &stalled{transport: transport{b}, goOn: make(chan struct{})}
 	b.store.Use(s)
 	mine := claim(key(t))

@@ -66,24 +66,24 @@ type Config struct {
 	Replicas int
 }
 
-// A Backend keeps locks in Redis; it is a [backend.Backend], which says what its methods do. It is safe
-// for concurrent use. What is to be said of this one, beside the methods below:
+// A Backend keeps locks in Redis; it is a [backend.Backend], which says what its methods do. It is
+// safe for concurrent use. What is to be said of this one, beside the methods below:
 //
-//   - TryAcquire makes one attempt in one script or command, unless Config.HeldAnswers spares it. The first
-//     one also checks the server, and is refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is
-//     not fit.
-//   - Heartbeat keeps places in queues, in one script for up to 64 keys; on a cluster in one for each
-//     key. With Config.Dialect the error is [errors.ErrUnsupported].
+//   - TryAcquire makes one attempt in one script or command, unless Config.HeldAnswers spares it.
+//     The first one also checks the server, and is refused with [backend.ErrUnsafe] or
+//     [backend.ErrDenied] if it is not fit.
+//   - Heartbeat keeps places in queues, in one script for up to 64 keys; on a cluster in one for
+//     each key. With Config.Dialect the error is [errors.ErrUnsupported].
 //   - Renew and Release are one script, or a command, and work when the server is out of memory.
-//   - Inspect reads who holds key and who waits for it. The answer was true on the primary when it was
-//     given.
+//   - Inspect reads who holds key and who waits for it. The answer was true on the primary when it
+//     was given.
 //   - Observe has a connection of its own to key's primary, on which the server tells of changes
 //     (CLIENT TRACKING in BCAST mode): of every hold that lasts for longer than two round trips.
-//   - List finds locks by SCAN, a page at a time on each primary, and reads each. With Config.Dialect
-//     the error is [errors.ErrUnsupported].
+//   - List finds locks by SCAN, a page at a time on each primary, and reads each. With
+//     Config.Dialect the error is [errors.ErrUnsupported].
 //   - Saved reads key's stored state from the primary. In the string dialect there is none.
-//   - Identity returns the server's replication id, which changes when it restarts or is promoted. A
-//     cluster has none: the error is [errors.ErrUnsupported].
+//   - Identity returns the server's replication id, which changes when it restarts or is promoted.
+//     A cluster has none: the error is [errors.ErrUnsupported].
 //   - Diagnose reads INFO of every primary.
 type Backend struct {
 	verbs
@@ -115,8 +115,10 @@ var _ backend.Backend = (*Backend)(nil)
 // connection.
 func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
 	b := &Backend{option: option, cfg: store.Config{
-		Prefix: cfg.Prefix, Retention: cfg.Retention, RequestTimeout: cfg.RequestTimeout, AllowEviction: cfg.AllowEviction,
-		MaxTTL: cfg.MaxTTL, ReplicaLag: cfg.ReplicaLag, Dialect: cfg.Dialect, Replicas: cfg.Replicas,
+		Prefix: cfg.Prefix, Retention: cfg.Retention, RequestTimeout: cfg.RequestTimeout,
+		AllowEviction: cfg.AllowEviction,
+		MaxTTL:        cfg.MaxTTL, ReplicaLag: cfg.ReplicaLag, Dialect: cfg.Dialect,
+		Replicas: cfg.Replicas,
 	}}
 	var err error
 	if b.store, err = store.New(&b.cfg, "rueidis"); err != nil {
@@ -163,7 +165,8 @@ func usable(o rueidis.ClientOption) error {
 	case o.ReplicaOnly || o.SendToReplicas != nil:
 		return refuse("sends to replicas, which may lag behind a grant")
 	case o.AlwaysRESP2 || o.DisableCache:
-		return refuse("does without RESP3 or CLIENT TRACKING, which this backend is for; use package redisbackend")
+		return refuse("does without RESP3 or CLIENT TRACKING, which this backend is for; use " +
+			"package redisbackend")
 	case o.DialFn != nil:
 		return refuse("has DialFn, which does not heed contexts; use DialCtxFn")
 	}
@@ -177,7 +180,8 @@ func (b *Backend) settings(o rueidis.ClientOption) rueidis.ClientOption {
 	o.Dialer.Timeout = timeout
 	o.Dialer.KeepAlive = timeout // a connection that was silent for so long is pinged,
 	if o.ForceSingleClient || o.Sentinel.MasterSet != "" {
-		o.Dialer.KeepAlive *= 2 // rarely, as a request without an answer ends it too, see conns.reopen
+		// Rarely, as a request without an answer ends it too, see conns.reopen.
+		o.Dialer.KeepAlive *= 2
 	}
 	o.ConnWriteTimeout = timeout // and given up if it stays so
 	o.DisableRetry = true        // the caller repeats, and knows what it repeats
@@ -185,10 +189,12 @@ func (b *Backend) settings(o rueidis.ClientOption) rueidis.ClientOption {
 	o.PipelineMultiplex = -1 // one connection
 	o.ConnLifetime = 0
 	if o.Sentinel.TopologyRefreshInterval == 0 {
-		o.Sentinel.TopologyRefreshInterval = refresh // a demoted primary lives on, and closes nothing
+		// A demoted primary lives on, and closes nothing.
+		o.Sentinel.TopologyRefreshInterval = refresh
 	}
 	if o.ClusterOption.ShardsRefreshInterval == 0 {
-		o.ClusterOption.ShardsRefreshInterval = max(min(refresh, timeout), time.Second) // nor does a primary that hangs; safeguard: rueidis-topology
+		// Nor does a primary that hangs. safeguard: rueidis-topology
+		o.ClusterOption.ShardsRefreshInterval = max(min(refresh, timeout), time.Second)
 	}
 	if o.RingScaleEachConn == 0 {
 		o.RingScaleEachConn = ringScale
@@ -257,7 +263,9 @@ func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 // key is as the backend has it, see locker.Hold; keys and args must be given as such, as in any
 // script. On a cluster keys need the hash tag of LockKey. It blocks for one request, bounded by
 // RequestTimeout and ctx. Package locker/fence makes a handle to data of it.
-func (b *Backend) Fenced(ctx context.Context, key string, token uint64, script string, keys, args []string) (any, error) {
+func (b *Backend) Fenced(ctx context.Context, key string, token uint64, script string,
+	keys, args []string,
+) (any, error) {
 	return b.store.Fenced(ctx, key, token, script, keys, args)
 }
 
@@ -266,12 +274,14 @@ func (b *Backend) Fenced(ctx context.Context, key string, token uint64, script s
 func (b *Backend) LockKey(key string) string { return b.store.LockKey(key) }
 
 // ForceRelease ends a hold whoever holds it, as [backend.Backend] says.
-func (b *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+func (b *Backend) ForceRelease(ctx context.Context, key string,
+	token uint64,
+) (backend.Holder, error) {
 	return backend.ForceReleaseBy(ctx, b, key, token)
 }
 
-// Close ends the subscription, waits for requests in flight (RequestTimeout at most), and closes the
-// client, which takes a second more if the server does not answer.
+// Close ends the subscription, waits for requests in flight (RequestTimeout at most), and closes
+// the client, which takes a second more if the server does not answer.
 func (b *Backend) Close() error {
 	b.watch.close()
 	_ = b.store.Close()

@@ -21,7 +21,8 @@ func everyVerb(ctx context.Context, b backend.Backend) map[string]error {
 	_, line := b.Watch(ctx, c)
 	_, inspect := b.Inspect(ctx, c.Key)
 	return map[string]error{
-		"TryAcquire": acquire, "Renew": b.Renew(ctx, c), "Release": storetest.Release(ctx, b, c), "Watch": watch, "Watch in the queue": line,
+		"TryAcquire": acquire, "Renew": b.Renew(ctx, c), "Release": storetest.Release(ctx, b, c),
+		"Watch": watch, "Watch in the queue": line,
 		"Inspect": inspect,
 	}
 }
@@ -52,7 +53,8 @@ func TestContextEndsEveryVerb(t *testing.T) {
 		}
 	}
 	verbs()
-	for range 10 { // each leaves some hundred behind, and more than the ring has places for in the end
+	// Each leaves some hundred behind, and more than the ring has places for in the end.
+	for range 10 {
 		var crowd sync.WaitGroup
 		ctx := quick(t, 50*time.Millisecond)
 		for range 1 << (ringScale - 1) {
@@ -69,11 +71,15 @@ func TestContextEndsEveryVerb(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	srv.Cont()
-	eventually(t, "acquire", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
+	eventually(t, "acquire", func() error {
+		_, err := b.TryAcquire(t.Context(), claim(key(t)))
+		return err
+	})
 }
 
 func clients(t *testing.T, addr string, timeout time.Duration) map[string]backend.Backend {
-	return map[string]backend.Backend{"ours": opened(t, "rueidis://"+addr+"?request_timeout="+timeout.String())}
+	return map[string]backend.Backend{"ours": opened(t,
+		"rueidis://"+addr+"?request_timeout="+timeout.String())}
 }
 
 func TestRequestTimeout(t *testing.T) { redistest.RequestTimeout(t, clients) }
@@ -121,18 +127,24 @@ func TestSentOnce(t *testing.T) {
 			acquired(t, b, c)
 		}
 		sent := 0
-		p.Set(testserver.Fault{Mode: testserver.ExecuteThenCut, Next: 1, Match: func(request []byte) bool {
-			hit := testserver.Containing(c.Key)(request)
-			if hit {
-				sent++
-			}
-			return hit
-		}})
+		p.Set(testserver.Fault{
+			Mode: testserver.ExecuteThenCut, Next: 1,
+			Match: func(request []byte) bool {
+				hit := testserver.Containing(c.Key)(request)
+				if hit {
+					sent++
+				}
+				return hit
+			},
+		})
 		if err := verb(); backend.AnswerOf(err) != backend.Unknown {
 			t.Errorf("%s: %v, want an unknown answer", name, err)
 		}
 		p.Pass()
-		eventually(t, "the connection to be back", func() error { _, err := b.Inspect(t.Context(), "none"); return err })
+		eventually(t, "the connection to be back", func() error {
+			_, err := b.Inspect(t.Context(), "none")
+			return err
+		})
 		if sent != 1 {
 			t.Errorf("%s was sent %d times", name, sent)
 		}
@@ -203,7 +215,8 @@ func TestSlowRequestHurtsNobodyElse(t *testing.T) {
 	defer cancel()
 	slow := make(chan error, 1)
 	go func() {
-		_, err := send(t.Context(), b, func(ctx context.Context) (any, error) { // an answer that does not come
+		// An answer that does not come.
+		_, err := send(t.Context(), b, func(ctx context.Context) (any, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})

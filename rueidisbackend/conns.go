@@ -13,9 +13,11 @@ import (
 )
 
 const (
-	ringScale  = 11                 // rueidis' queue of requests in flight on a connection has 2,048 places,
-	inFlight   = 1<<ringScale/2 - 8 // half of them for requests in their callers' goroutines, half for all others
-	bufferSize = 64 << 10           // bytes, each way
+	// Rueidis' queue of requests in flight on a connection has 2,048 places,.
+	ringScale = 11
+	// Half of them for requests in their callers' goroutines, half for all others.
+	inFlight   = 1<<ringScale/2 - 8
+	bufferSize = 64 << 10 // bytes, each way
 	refresh    = 5 * time.Second
 	ticks      = 8 // of a request timeout, see conns.tick
 )
@@ -42,13 +44,14 @@ type conns struct {
 	answers     atomic.Uint64 // requests that were answered
 	slots       chan struct{} // held by each request that has a time-out of its own
 
-	direct  atomic.Int64            // requests in their callers' goroutines
-	began   [2 * ticks]atomic.Int64 // of them, those that began at each tick
-	tick    atomic.Uint64
-	gather  atomic.Pointer[conn] // whose Write was the last to wait for requests; nil before the first
-	ticking atomic.Bool          // timer is set
-	moved   uint64               // the tick of the last look that found new answers
-	before  uint64               // the answers by then
+	direct atomic.Int64            // requests in their callers' goroutines
+	began  [2 * ticks]atomic.Int64 // of them, those that began at each tick
+	tick   atomic.Uint64
+	// whose Write was the last to wait for requests; nil before the first
+	gather  atomic.Pointer[conn]
+	ticking atomic.Bool // timer is set
+	moved   uint64      // the tick of the last look that found new answers
+	before  uint64      // the answers by then
 	timer   *time.Timer
 	every   time.Duration // between two ticks
 
@@ -59,7 +62,10 @@ type conns struct {
 }
 
 func newConns(timeout time.Duration) *conns {
-	c := &conns{open: map[*conn]struct{}{}, slots: make(chan struct{}, inFlight), every: timeout / ticks}
+	c := &conns{
+		open: map[*conn]struct{}{}, slots: make(chan struct{}, inFlight),
+		every: timeout / ticks,
+	}
 	c.disruptions.Store(1)
 	c.timer = time.AfterFunc(timeout, c.look)
 	c.timer.Stop()
@@ -111,7 +117,8 @@ func (c *conns) look() {
 			break
 		}
 	}
-	c.ticking.Store(false) // before the look at direct: a goroutine that counts a request does it the other way round
+	// Before the look at direct: a goroutine that counts a request does it the other way round.
+	c.ticking.Store(false)
 	if c.direct.Load() > 0 {
 		c.tickOn()
 	}
@@ -131,8 +138,8 @@ func (c *conns) answered(began uint64) {
 	}
 }
 
-// A conn tells when it is closed, and gathers what it sends. Write is not to be called concurrently,
-// which rueidis does not.
+// A conn tells when it is closed, and gathers what it sends. Write is not to be called
+// concurrently, which rueidis does not.
 type conn struct {
 	net.Conn
 	of *conns
@@ -145,8 +152,9 @@ type conn struct {
 // Write sends what rueidis has put together. While other requests are in flight it lets goroutines
 // go first that can, as they may have more to send: that goes together then, with the next Write.
 // Without, each request is a packet, whose system call costs more than all else of it. But it waits
-// for no more than a quarter of those in flight, or eight if that is more: if all went together, they
-// would be executed and answered together, and this process and the server would be idle by turns.
+// for no more than a quarter of those in flight, or eight if that is more: if all went together,
+// they would be executed and answered together, and this process and the server would be idle by
+// turns.
 func (c *conn) Write(p []byte) (int, error) {
 	n := c.of.direct.Load()
 	if c.gathered = n > 1 && !c.gathered; c.gathered {
@@ -186,9 +194,12 @@ type dialFunc = func(context.Context, string, *net.Dialer, *tls.Config) (net.Con
 
 // dialer returns the dialer of the client, on the program's own if it has one.
 func (c *conns) dialer(timeout time.Duration, theirs dialFunc) dialFunc {
-	return func(ctx context.Context, addr string, d *net.Dialer, secure *tls.Config) (net.Conn, error) {
+	return func(ctx context.Context, addr string, d *net.Dialer,
+		secure *tls.Config,
+	) (net.Conn, error) {
 		c.disrupted()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout) // others may wait for it too
+		// Others may wait for it too.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 		made, err := dial(ctx, timeout, theirs, addr, d, secure)
 		if err != nil {
@@ -204,7 +215,9 @@ func (c *conns) dialer(timeout time.Duration, theirs dialFunc) dialFunc {
 }
 
 // dial makes a connection, by the program's own dialer if it has one.
-func dial(ctx context.Context, timeout time.Duration, theirs dialFunc, addr string, d *net.Dialer, secure *tls.Config) (net.Conn, error) {
+func dial(ctx context.Context, timeout time.Duration, theirs dialFunc, addr string, d *net.Dialer,
+	secure *tls.Config,
+) (net.Conn, error) {
 	made, err := net.Conn(nil), error(nil)
 	if theirs != nil {
 		made, err = theirs(ctx, addr, d, secure)
@@ -217,10 +230,10 @@ func dial(ctx context.Context, timeout time.Duration, theirs dialFunc, addr stri
 	return &asked{Conn: made, written: make(chan struct{})}, nil
 }
 
-// An asked connection is read from when something was written to it, and not before. A server at its limit
-// of clients says so unasked. Rueidis, where it gives up a connection that it has written nothing to, as
-// its caller's ctx ended while it was made, may read that, takes it for a bug of the protocol, and panics
-// (v1.0.79).
+// An asked connection is read from when something was written to it, and not before. A server at
+// its limit of clients says so unasked. Rueidis, where it gives up a connection that it has written
+// nothing to, as its caller's ctx ended while it was made, may read that, takes it for a bug of the
+// protocol, and panics (v1.0.79).
 type asked struct {
 	net.Conn
 	once    sync.Once
@@ -254,8 +267,8 @@ func (c *conns) reopen() {
 	}
 }
 
-// shut closes what is left of the connections, so that closing the client does not wait for a server
-// that does not answer. It reports whether this is the first call.
+// shut closes what is left of the connections, so that closing the client does not wait for a
+// server that does not answer. It reports whether this is the first call.
 func (c *conns) shut() bool {
 	if c.closed.Swap(true) {
 		return false

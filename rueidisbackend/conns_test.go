@@ -162,8 +162,9 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// A server at its limit of clients says so before it is asked, and hangs up. Where a connection is given up
-// before anything was sent, as the time for it was over when it was made, rueidis would panic on that.
+// A server at its limit of clients says so before it is asked, and hangs up. Where a connection is
+// given up before anything was sent, as the time for it was over when it was made, rueidis would
+// panic on that.
 //
 // covers: E2
 func TestServerThatSpeaksFirst(t *testing.T) {
@@ -191,7 +192,10 @@ func TestServerThatSpeaksFirst(t *testing.T) {
 		return c, err
 	}
 	for range 60 {
-		o := rueidis.ClientOption{InitAddress: []string{server.Addr().String()}, ForceSingleClient: true}
+		o := rueidis.ClientOption{
+			InitAddress:       []string{server.Addr().String()},
+			ForceSingleClient: true,
+		}
 		o.DialCtxFn = newConns(time.Minute).dialer(time.Minute, theirs)
 		o.Dialer.Timeout = 1 // over as soon as there is a connection
 		if c, err := rueidis.NewClient(o); err == nil {

@@ -28,7 +28,9 @@ func Example() {
 // With the options that the program has for its own rueidis client.
 func ExampleNew() {
 	ctx := context.Background()
-	b, err := rueidisbackend.New(rueidis.ClientOption{InitAddress: []string{os.Getenv("REDIS_ADDR")}}, rueidisbackend.Config{})
+	b, err := rueidisbackend.New(
+		rueidis.ClientOption{InitAddress: []string{os.Getenv("REDIS_ADDR")}},
+		rueidisbackend.Config{})
 	if err != nil {
 		panic(err)
 	}

@@ -16,7 +16,8 @@ import (
 func TestHeldAnswers(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	p := testserver.NewProxy(t, srv.Addr())
-	b, other := opened(t, "rueidis://"+p.Addr()+"?held_answers=true"), opened(t, "rueidis://"+srv.Addr())
+	b, other := opened(t, "rueidis://"+p.Addr()+"?held_answers=true"),
+		opened(t, "rueidis://"+srv.Addr())
 	holder := claim(key(t))
 	g := acquired(t, other, holder)
 	_, err := b.TryAcquire(t.Context(), claim(holder.Key))
@@ -27,7 +28,8 @@ func TestHeldAnswers(t *testing.T) {
 	for range 1000 {
 		_, err := b.TryAcquire(t.Context(), claim(holder.Key))
 		var held *backend.HeldError
-		if !errors.As(err, &held) || held.Holder.Service != "test" || held.RetryAfter <= 0 || held.RetryAfter > holder.TTL+10*time.Millisecond ||
+		if !errors.As(err, &held) || held.Holder.Service != "test" || held.RetryAfter <= 0 ||
+			held.RetryAfter > holder.TTL+10*time.Millisecond ||
 			held.Token != g.Token {
 			t.Fatalf("%+v", err)
 		}
@@ -47,13 +49,17 @@ func TestHeldAnswers(t *testing.T) {
 		want(t, "held by us", err, backend.ErrHeld)
 		acquired(t, b, mine) // a repeat is not refused by what is known
 		var crowd sync.WaitGroup
-		crowd.Go(func() { _, _ = b.TryAcquire(t.Context(), claim(mine.Key)) }) // might be granted, or keep what is over
+		// Might be granted, or keep what is over.
+		crowd.Go(func() { _, _ = b.TryAcquire(t.Context(), claim(mine.Key)) })
 		mine.NoneInFlight = true
 		want(t, "release", storetest.Release(t.Context(), b, mine), nil)
 		crowd.Wait()
 		srv.MustDo("DEL", b.store.Layout.Key(mine.Key)) // whoever was granted
 		mine = claim(mine.Key)
-		eventually(t, "acquire", func() error { _, err := b.TryAcquire(t.Context(), mine); return err })
+		eventually(t, "acquire", func() error {
+			_, err := b.TryAcquire(t.Context(), mine)
+			return err
+		})
 	}
 	want(t, "release", storetest.Release(t.Context(), b, mine), nil)
 	mine = claim(mine.Key)

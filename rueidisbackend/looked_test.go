@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// Replicas are asked for what the script has just written: one that is connected and has stopped has the
-// writes before, on whatever connection those went, and not this one.
+// Replicas are asked for what the script has just written: one that is connected and has stopped
+// has the writes before, on whatever connection those went, and not this one.
 //
 // covers: R1, R2
 func TestReplicasHaveTheScriptsWrite(t *testing.T) {
@@ -47,8 +47,10 @@ func TestReplicasHaveTheScriptsWrite(t *testing.T) {
 	replica.Stop()
 	unknown := func(what string, err error) {
 		t.Helper()
-		if backend.AnswerOf(err) != backend.Unknown || !strings.Contains(fmt.Sprint(err), "0 of 1 replicas") {
-			t.Errorf("%s with a replica that has stopped: %v, want an unknown answer and why", what, err)
+		if backend.AnswerOf(err) != backend.Unknown ||
+			!strings.Contains(fmt.Sprint(err), "0 of 1 replicas") {
+			t.Errorf("%s with a replica that has stopped: %v, want an unknown answer and why", what,
+				err)
 		}
 	}
 	unknown("renew", b.Renew(t.Context(), c))
@@ -62,8 +64,8 @@ func TestReplicasHaveTheScriptsWrite(t *testing.T) {
 	want(t, "release", storetest.Release(t.Context(), b, c), nil)
 }
 
-// A look that found no server has seen nothing of the key: it is repeated until the server is back, which
-// tells of the next release then, to one that waits and to one that holds.
+// A look that found no server has seen nothing of the key: it is repeated until the server is back,
+// which tells of the next release then, to one that waits and to one that holds.
 //
 // covers: W2, W3
 func TestLookThatFoundNoServer(t *testing.T) {
@@ -78,7 +80,9 @@ func lookedInVain(t *testing.T, srv *testserver.Server, holds bool) {
 	var refused atomic.Int64
 	b, err := New(rueidis.ClientOption{
 		InitAddress: []string{p.Addr()}, ForceSingleClient: true,
-		DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer,
+			_ *tls.Config,
+		) (net.Conn, error) {
 			c, err := d.DialContext(ctx, "tcp", addr)
 			if err != nil {
 				refused.Add(1)
@@ -122,7 +126,8 @@ func lookedInVain(t *testing.T, srv *testserver.Server, holds bool) {
 	select {
 	case <-read:
 	case <-time.After(patience):
-		t.Fatal("the server is back, and the key was not read again: nobody will be told of its release")
+		t.Fatal("the server is back, and the key was not read again: nobody will be told " +
+			"of its release")
 	}
 	silent(t, "woken again, though nothing has happened to the hold", wake)
 	want(t, "release", storetest.Release(t.Context(), other, holder), nil)

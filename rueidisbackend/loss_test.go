@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A hold that is deleted or flushed is lost at once, not at the next renewal, which is ten seconds away.
+// A hold that is deleted or flushed is lost at once, not at the next renewal, which is ten seconds
+// away.
 //
 // covers: B2, W3
 func TestLossIsToldAtOnce(t *testing.T) {
@@ -67,7 +68,8 @@ func TestLossIsToldAtOnce(t *testing.T) {
 		slices.Sort(took)
 		t.Logf("%s: told after %v (median), %v at most", name, took[len(took)/2], took[len(took)-1])
 		if took[len(took)/2] > 3*time.Second {
-			t.Errorf("%s: told after %v, and the next renewal is after 10s", name, took[len(took)/2])
+			t.Errorf("%s: told after %v, and the next renewal is after 10s", name,
+				took[len(took)/2])
 		}
 	}
 }

@@ -40,11 +40,14 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 		err error
 	}
 	done := make(chan opened, 1)
-	go func() { // rueidis looks for servers without heed to ctx, for as long as the request time-out
+	// rueidis looks for servers without heed to ctx, for as long as the request time-out.
+	go func() {
 		b, err := New(t.option(), Config{
-			Prefix: t.Config.Prefix, Retention: t.Config.Retention, RequestTimeout: t.Config.RequestTimeout,
-			AllowEviction: t.Config.AllowEviction, HeldAnswers: t.heldAnswers,
-			MaxTTL: t.Config.MaxTTL, ReplicaLag: t.Config.ReplicaLag, Dialect: t.Config.Dialect, Replicas: t.Config.Replicas,
+			Prefix: t.Config.Prefix, Retention: t.Config.Retention,
+			RequestTimeout: t.Config.RequestTimeout,
+			AllowEviction:  t.Config.AllowEviction, HeldAnswers: t.heldAnswers,
+			MaxTTL: t.Config.MaxTTL, ReplicaLag: t.Config.ReplicaLag, Dialect: t.Config.Dialect,
+			Replicas: t.Config.Replicas,
 		})
 		done <- opened{b, err}
 	}()
@@ -73,13 +76,15 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 // option is what the URL says, for rueidis.
 func (t target) option() rueidis.ClientOption {
 	o := rueidis.ClientOption{
-		InitAddress: t.Addrs, Username: t.User, Password: t.Password, SelectDB: t.DB, TLSConfig: t.TLS,
+		InitAddress: t.Addrs, Username: t.User, Password: t.Password, SelectDB: t.DB,
+		TLSConfig:     t.TLS,
 		ClientSetInfo: rueidis.DisableClientSetInfo,
 	}
 	switch t.Topology {
 	case store.Sentinel:
 		o.Sentinel = rueidis.SentinelOption{
-			MasterSet: t.Master, Username: t.SentinelUser, Password: t.SentinelPassword, TLSConfig: t.TLS,
+			MasterSet: t.Master, Username: t.SentinelUser, Password: t.SentinelPassword,
+			TLSConfig: t.TLS,
 		}
 	case store.Standalone:
 		o.ForceSingleClient = true

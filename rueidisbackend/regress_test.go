@@ -22,10 +22,14 @@ import (
 //
 // covers: W1
 func TestLostWakeUpWithSlowReplies(t *testing.T) {
-	for name, mode := range map[string]waiting.Mode{"in the queue": waiting.Handoff, "notified": waiting.Notify} {
+	for name, mode := range map[string]waiting.Mode{
+		"in the queue": waiting.Handoff,
+		"notified":     waiting.Notify,
+	} {
 		t.Run(name, func(t *testing.T) {
 			p := testserver.NewProxy(t, testserver.SharedRedis(t).Addr())
-			l := redistest.Quiet(t, opened(t, "rueidis://"+p.Addr()), locker.Config{Wait: waiting.Config{Mode: mode}})
+			l := redistest.Quiet(t, opened(t, "rueidis://"+p.Addr()),
+				locker.Config{Wait: waiting.Config{Mode: mode}})
 			p.Set(testserver.Fault{Mode: testserver.DelayReply, Delay: 60 * time.Millisecond})
 			time.AfterFunc(time.Second, p.Pass)
 			g, err := l.Lock(quick(t, 5*time.Second), key(t))
@@ -40,7 +44,10 @@ func TestLostWakeUpWithSlowReplies(t *testing.T) {
 //
 // covers: A13
 func TestDoubleGrantUnderClockSkew(t *testing.T) {
-	option := rueidis.ClientOption{InitAddress: []string{testserver.SharedRedis(t).Addr()}, ForceSingleClient: true}
+	option := rueidis.ClientOption{
+		InitAddress:       []string{testserver.SharedRedis(t).Addr()},
+		ForceSingleClient: true,
+	}
 	name := key(t)
 	synctest.Test(t, func(t *testing.T) {
 		a, err := New(option, Config{})
@@ -63,8 +70,12 @@ func TestDoubleGrantUnderClockSkew(t *testing.T) {
 func TestPanicOnPrefixNamedKey(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	b := opened(t, "rueidis://"+srv.Addr()+"?held_answers=true")
-	for _, odd := range []string{"holdfast", "holdfast:", "holdfast:{", "holdfast:{}", "h", "{}", "holdfast:@"} {
-		results := b.client.DoMulti(t.Context(), b.client.B().ClientCaching().Yes().Build(), b.client.B().Get().Key(odd).Build())
+	for _, odd := range []string{
+		"holdfast", "holdfast:", "holdfast:{", "holdfast:{}", "h", "{}",
+		"holdfast:@",
+	} {
+		results := b.client.DoMulti(t.Context(), b.client.B().ClientCaching().Yes().Build(),
+			b.client.B().Get().Key(odd).Build())
 		if err := results[1].Error(); err != nil && !rueidis.IsRedisNil(err) {
 			t.Fatal(err)
 		}

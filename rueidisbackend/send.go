@@ -25,7 +25,9 @@ var errNotSent = errors.New("too many requests are in flight")
 func (b *Backend) do(ctx context.Context, command rueidis.Completed) (rueidis.RedisMessage, error) {
 	tick, ok := b.conns.enter()
 	if !ok {
-		return send(ctx, b, func(ctx context.Context) (rueidis.RedisMessage, error) { return b.client.Do(ctx, command).ToMessage() })
+		return send(ctx, b, func(ctx context.Context) (rueidis.RedisMessage, error) {
+			return b.client.Do(ctx, command).ToMessage()
+		})
 	}
 	m, err := b.client.Do(ctx, command).ToMessage()
 	b.conns.leave(tick)
@@ -47,10 +49,12 @@ func (b *Backend) do(ctx context.Context, command rueidis.Completed) (rueidis.Re
 	return m, err
 }
 
-// send makes a request by calling do, which must heed its context as rueidis does, in a goroutine of
-// its own, which Close waits for. It returns when ctx is done, or after RequestTimeout. A caller whose
-// ctx is done leaves the request behind; then it goes on for RequestTimeout at most.
-func send[T any](ctx context.Context, b *Backend, do func(context.Context) (T, error)) (reply T, err error) {
+// send makes a request by calling do, which must heed its context as rueidis does, in a goroutine
+// of its own, which Close waits for. It returns when ctx is done, or after RequestTimeout. A caller
+// whose ctx is done leaves the request behind; then it goes on for RequestTimeout at most.
+func send[T any](ctx context.Context, b *Backend,
+	do func(context.Context) (T, error),
+) (reply T, err error) {
 	own := context.WithoutCancel(ctx)
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
 	defer cancel()
@@ -115,7 +119,9 @@ func (t transport) Run(ctx context.Context, r store.Request) (reply any, replica
 	if r.Replicas > 0 {
 		return t.acknowledged(ctx, r)
 	}
-	reply, err = t.script(r, func(c rueidis.Completed) (rueidis.RedisMessage, error) { return t.do(ctx, c) })
+	reply, err = t.script(r, func(c rueidis.Completed) (rueidis.RedisMessage, error) {
+		return t.do(ctx, c)
+	})
 	return reply, 0, err
 }
 
@@ -131,7 +137,9 @@ func (t transport) Set(ctx context.Context, key string, args ...string) (wrote b
 // script runs a script by its name, and by its source if the server does not know it: a new
 // server, a failover, SCRIPT FLUSH. That happens at any time, so it is looked for on each call.
 // Neither is marked as read-only, so rueidis repeats nothing.
-func (t transport) script(r store.Request, do func(rueidis.Completed) (rueidis.RedisMessage, error)) (any, error) {
+func (t transport) script(r store.Request,
+	do func(rueidis.Completed) (rueidis.RedisMessage, error),
+) (any, error) {
 	message, err := do(t.command(r, "EVALSHA", r.Script.SHA1()))
 	if err != nil {
 		if code, _ := replyCode(err); code != "NOSCRIPT" {
@@ -165,15 +173,17 @@ func (t transport) acknowledged(ctx context.Context, r store.Request) (any, int,
 	}
 	a, err := send(ctx, t.Backend, func(ctx context.Context) (a acknowledged, err error) {
 		err = t.client.Dedicated(func(c rueidis.DedicatedClient) (err error) {
-			a.reply, err = t.script(r, func(command rueidis.Completed) (rueidis.RedisMessage, error) {
-				return c.Do(ctx, command).ToMessage()
-			})
+			a.reply, err = t.script(r,
+				func(command rueidis.Completed) (rueidis.RedisMessage, error) {
+					return c.Do(ctx, command).ToMessage()
+				})
 			if err != nil {
 				return err
 			}
 			a.executed = true
 			limit := max((t.cfg.RequestTimeout / 2).Milliseconds(), 1)
-			a.replicas, err = c.Do(ctx, c.B().Wait().Numreplicas(int64(r.Replicas)).Timeout(limit).Build()).ToInt64()
+			a.replicas, err = c.Do(ctx,
+				c.B().Wait().Numreplicas(int64(r.Replicas)).Timeout(limit).Build()).ToInt64()
 			return err
 		})
 		return a, err
@@ -202,7 +212,8 @@ func (t transport) Info(ctx context.Context, section string) ([]string, error) {
 
 // ofPrimary returns the reply to INFO section of a node, or nothing if that is a replica.
 func ofPrimary(ctx context.Context, node rueidis.Client, section string) (string, error) {
-	results := node.DoMulti(ctx, node.B().Info().Section("replication").Build(), node.B().Info().Section(section).Build())
+	results := node.DoMulti(ctx, node.B().Info().Section("replication").Build(),
+		node.B().Info().Section(section).Build())
 	if role, err := results[0].ToString(); err != nil || strings.Contains(role, "role:slave") {
 		return "", err
 	}
@@ -212,14 +223,18 @@ func ofPrimary(ctx context.Context, node rueidis.Client, section string) (string
 // Scan makes the pages of one primary after the other.
 func (t transport) Scan(ctx context.Context, pattern string, page func(keys []string) bool) error {
 	for _, node := range t.client.Nodes() {
-		info, err := send(ctx, t.Backend, func(ctx context.Context) (string, error) { return ofPrimary(ctx, node, "replication") })
+		info, err := send(ctx, t.Backend, func(ctx context.Context) (string, error) {
+			return ofPrimary(ctx, node, "replication")
+		})
 		if err != nil {
 			return err
 		}
 		for cursor, more := uint64(0), info != ""; more; more = cursor != 0 {
-			found, err := send(ctx, t.Backend, func(ctx context.Context) (rueidis.ScanEntry, error) {
-				return node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(store.ScanCount).Build()).AsScanEntry()
-			})
+			found, err := send(ctx, t.Backend,
+				func(ctx context.Context) (rueidis.ScanEntry, error) {
+					return node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(
+						store.ScanCount).Build()).AsScanEntry()
+				})
 			if err != nil {
 				return err
 			}
@@ -232,13 +247,14 @@ func (t transport) Scan(ctx context.Context, pattern string, page func(keys []st
 	return nil
 }
 
-// Check tries PING, which keeps the connections, what a read through the cache sends, and with Replicas
-// WAIT.
+// Check tries PING, which keeps the connections, what a read through the cache sends, and with
+// Replicas WAIT.
 func (t transport) Check(ctx context.Context) error {
 	_, err := send(ctx, t.Backend, func(ctx context.Context) (any, error) {
 		build := t.client.B
 		for _, r := range t.client.DoMulti(ctx,
-			build().Ping().Build(), build().ClientCaching().Yes().Build(), build().Multi().Build(), build().Exec().Build(),
+			build().Ping().Build(), build().ClientCaching().Yes().Build(), build().Multi().Build(),
+			build().Exec().Build(),
 		) {
 			if err := r.Error(); err != nil {
 				t.conns.closeAll() // one may be between MULTI and EXEC for ever
@@ -246,7 +262,8 @@ func (t transport) Check(ctx context.Context) error {
 			}
 		}
 		if t.cfg.Replicas > 0 {
-			return nil, t.client.Do(ctx, build().Wait().Numreplicas(0).Timeout(1).Build()).Error() // for none: it is answered at once
+			// For none: it is answered at once.
+			return nil, t.client.Do(ctx, build().Wait().Numreplicas(0).Timeout(1).Build()).Error()
 		}
 		return nil, nil
 	})
@@ -263,7 +280,9 @@ func (t transport) Explain(err error) store.Failure {
 		return store.Failure{Reply: err.Error()}
 	}
 	return store.Failure{
-		Closed: errors.Is(err, rueidis.ErrClosing) && t.conns.closed.Load(), // safeguard: rueidis-closed-by-us
-		Unsent: store.NotMade(err) || errors.Is(err, rueidis.ErrNoAddr) || errors.Is(err, rueidis.ErrNoSlot),
+		// safeguard: rueidis-closed-by-us
+		Closed: errors.Is(err, rueidis.ErrClosing) && t.conns.closed.Load(),
+		Unsent: store.NotMade(err) || errors.Is(err, rueidis.ErrNoAddr) ||
+			errors.Is(err, rueidis.ErrNoSlot),
 	}
 }

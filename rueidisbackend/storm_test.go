@@ -23,7 +23,10 @@ var storm = flag.Duration("storm", time.Second, "how long connections are killed
 //
 // covers: W2, W3, R21, A2, C4
 func TestKilledAgainAndAgain(t *testing.T) {
-	for name, mode := range map[string]waiting.Mode{"in the queue": waiting.Handoff, "notified": waiting.Notify} {
+	for name, mode := range map[string]waiting.Mode{
+		"in the queue": waiting.Handoff,
+		"notified":     waiting.Notify,
+	} {
 		t.Run(name, func(t *testing.T) { killedAgainAndAgain(t, mode) })
 	}
 }
@@ -65,7 +68,8 @@ func killedAgainAndAgain(t *testing.T, mode waiting.Mode) {
 	var all sync.WaitGroup
 	for range processes {
 		b := opened(t, "rueidis://"+srv.Addr())
-		l := redistest.Quiet(t, b, locker.Config{TTL: 10 * time.Second, Wait: waiting.Config{Mode: mode, Passes: 4}})
+		l := redistest.Quiet(t, b,
+			locker.Config{TTL: 10 * time.Second, Wait: waiting.Config{Mode: mode, Passes: 4}})
 		for i := range workers / processes {
 			all.Go(func() {
 				for end.Err() == nil {

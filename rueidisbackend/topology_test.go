@@ -17,7 +17,8 @@ import (
 
 func TestTLS(t *testing.T) { redistest.TLS(t, "rueidis") }
 
-func TestUserAndDatabase(t *testing.T) { redistest.UserAndDatabase(t, "rueidis", "-client") } // who may not track
+// who may not track
+func TestUserAndDatabase(t *testing.T) { redistest.UserAndDatabase(t, "rueidis", "-client") }
 
 func TestSentinel(t *testing.T) { redistest.Sentinels(t, "rueidis") }
 
@@ -61,7 +62,9 @@ func TestNewRefuses(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	told := make(chan struct{}, 100)
 	b, err := New(rueidis.ClientOption{
-		InitAddress: []string{srv.Addr()}, OnInvalidations: func([]rueidis.RedisMessage) { told <- struct{}{} },
+		InitAddress: []string{srv.Addr()}, OnInvalidations: func([]rueidis.RedisMessage) {
+			told <- struct{}{}
+		},
 	}, Config{Prefix: "mine:"})
 	want(t, "new", err, nil)
 	redistest.RoundTrip(t, b, false)
@@ -75,10 +78,13 @@ func TestParseURL(t *testing.T) {
 		"rueidis://h/3?prefix=a:&held_answers=true": "",
 		"rueidiss+cluster://h1,h2:7":                "",
 		"rueidis+sentinel://h/m/2":                  "",
-		"rueidis://h1,h2":                           "say rueidis+sentinel:// or rueidis+cluster://",
-		"rueidis://h?ca=x":                          "needs a rueidiss scheme",
-		"rueidis://h?pool_size=3":                   "not a known query parameter (known: allow_eviction, dialect, held_answers, max_ttl, prefix, replica_lag, replicas, request_timeout, retention)",
-		"rueidis://h?held_answers=perhaps":          "not valid",
+		"rueidis://h1,h2": "say rueidis+sentinel:// or " +
+			"rueidis+cluster://",
+		"rueidis://h?ca=x": "needs a rueidiss scheme",
+		"rueidis://h?pool_size=3": "not a known query parameter (known: allow_eviction, " +
+			"dialect, held_answers, max_ttl, prefix, replica_lag, replicas, " +
+			"request_timeout, retention)",
+		"rueidis://h?held_answers=perhaps": "not valid",
 	} {
 		scheme, rest, _ := strings.Cut(raw, "://")
 		hosts, path, _ := strings.Cut(rest, "/")
@@ -91,17 +97,19 @@ func TestParseURL(t *testing.T) {
 		want(t, "parse", err, nil)
 		u.Host = hosts
 		got, err := parseURL(u)
-		if wrong == "" && err != nil || wrong != "" && (err == nil || !strings.Contains(err.Error(), wrong)) {
+		if wrong == "" && err != nil ||
+			wrong != "" && (err == nil || !strings.Contains(err.Error(), wrong)) {
 			t.Errorf("%s: %+v, %v; want %q", raw, got, err, wrong)
 		}
-		if strings.Contains(raw, "held_answers=true") && (!got.heldAnswers || got.DB != 3 || got.Config.Prefix != "a:") {
+		if strings.Contains(raw, "held_answers=true") &&
+			(!got.heldAnswers || got.DB != 3 || got.Config.Prefix != "a:") {
 			t.Errorf("%s: %+v", raw, got)
 		}
 	}
 }
 
-// Who the primaries of a cluster are is asked as often as a request may take, or each five seconds: a primary
-// that hangs tells of no failover.
+// Who the primaries of a cluster are is asked as often as a request may take, or each five seconds:
+// a primary that hangs tells of no failover.
 //
 // covers: B1
 func TestTopologyIsReadAgain(t *testing.T) {

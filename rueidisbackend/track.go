@@ -36,8 +36,8 @@ func (t transport) Track(ctx context.Context, key string, changed func()) error 
 		return err
 	}
 	for dials := int64(-1); ; {
-		// A request about the key keeps a connection to its primary, wherever that has moved. Any reply
-		// will do: the key may be of another type.
+		// A request about the key keeps a connection to its primary, wherever that has moved. Any
+		// reply will do: the key may be of another type.
 		bounded, cancel := context.WithTimeout(ctx, t.cfg.RequestTimeout)
 		err := c.Do(bounded, c.B().Get().Key(key).Build()).Error()
 		cancel()
@@ -95,8 +95,12 @@ func (t *tracker) invalidated(keys []rueidis.RedisMessage) {
 	}
 }
 
-func (t *tracker) dialer(tracking context.Context, timeout time.Duration, theirs dialFunc) dialFunc {
-	return func(_ context.Context, addr string, d *net.Dialer, secure *tls.Config) (net.Conn, error) {
+func (t *tracker) dialer(tracking context.Context, timeout time.Duration,
+	theirs dialFunc,
+) dialFunc {
+	return func(_ context.Context, addr string, d *net.Dialer,
+		secure *tls.Config,
+	) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(tracking, timeout)
 		defer cancel()
 		conn, err := dial(ctx, timeout, theirs, addr, d, secure)

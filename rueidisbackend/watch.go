@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	cacheSize = 8 << 20              // bytes of rueidis' cache, a few hundred for each key that is watched
-	cacheTTL  = 400 * 24 * time.Hour // above that of every lock's key: what is cached ends with its key
+	// Bytes of rueidis' cache, a few hundred for each key that is watched.
+	cacheSize = 8 << 20
+	// Above that of every lock's key: what is cached ends with its key.
+	cacheTTL = 400 * 24 * time.Hour
 
 	looksAtOnce   = 64 // at the same time, after a flush or a lost connection
 	firstRestart  = 10 * time.Millisecond
@@ -63,10 +65,11 @@ type watcher struct {
 	changes uint64 // of the key that were told
 	delayed bool   // a look is due, after a pause
 	looked  time.Time
-	pause   time.Duration // until the next look; doubles while changes go on that are none to the watcher
-	known   bool          // the first look is back
-	held    bool          // the claim held when it was last looked at
-	seen    string
+	// until the next look; doubles while changes go on that are none to the watcher
+	pause time.Duration
+	known bool // the first look is back
+	held  bool // the claim held when it was last looked at
+	seen  string
 }
 
 func newWatches(b *Backend) *watches {
@@ -285,7 +288,8 @@ func (t *watches) look(w *watcher) (answered bool) {
 // that holds wants to know when it does so no more, all others when others hold than before, or
 // nobody (also if somebody held in between).
 func (w *watcher) note(found lookup) (concerned bool) {
-	concerned = w.held && !found.holds || !w.held && (found.who != w.seen || found.free) // safeguard: rueidis-free-again
+	// safeguard: rueidis-free-again
+	concerned = w.held && !found.holds || !w.held && (found.who != w.seen || found.free)
 	w.held, w.seen, w.known = found.holds, found.who, true
 	return concerned
 }
@@ -363,7 +367,8 @@ func (b *Backend) look(ctx context.Context, name, id string) (lookup, error) {
 	}
 	rest := time.Duration(reply.CachePTTL())*time.Millisecond - o.Keep
 	who := strings.TrimRight(value, " ") // without the mark of somebody who watches by other means
-	return lookup{who: who, holds: o.ID == id, free: o.ID == "" || rest <= 0, owner: o, rest: rest}, nil
+	free := o.ID == "" || rest <= 0
+	return lookup{who: who, holds: o.ID == id, free: free, owner: o, rest: rest}, nil
 }
 
 func seenInHash(reply rueidis.RedisMessage, id string) (found lookup, err error) {
@@ -383,13 +388,16 @@ func seenInHash(reply rueidis.RedisMessage, id string) (found lookup, err error)
 }
 
 // cached reads through rueidis' cache.
-func (b *Backend) cached(ctx context.Context, command rueidis.Cacheable) (m rueidis.RedisMessage, err error) {
+func (b *Backend) cached(ctx context.Context,
+	command rueidis.Cacheable,
+) (m rueidis.RedisMessage, err error) {
 	command = command.Pin()
 	for range 2 {
 		m, err = send(ctx, b, func(ctx context.Context) (rueidis.RedisMessage, error) {
 			return b.client.DoCache(ctx, command, cacheTTL).ToMessage()
 		})
-		if ctx.Err() != nil || !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		if ctx.Err() != nil || !errors.Is(err, context.Canceled) &&
+			!errors.Is(err, context.DeadlineExceeded) {
 			break // else it was another's request, which this one joined and that one has left
 		}
 	}
@@ -426,7 +434,8 @@ func (a answering) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gra
 	known, changes := b.held.look(name)
 	if known && ctx.Err() == nil && c.Validate(b.Capabilities()) == nil {
 		found, err := b.look(ctx, name, id)
-		if err == nil && found.owner.ID != "" && !found.holds && found.rest > 0 { // safeguard: rueidis-held-lease
+		// safeguard: rueidis-held-lease
+		if err == nil && found.owner.ID != "" && !found.holds && found.rest > 0 {
 			return backend.Grant{}, &backend.HeldError{
 				RetryAfter: found.rest, Holder: found.owner.Meta, Token: found.owner.Token,
 			}
@@ -444,7 +453,8 @@ func (a answering) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gra
 	return g, err
 }
 
-// Release is that of the store. The server's own word that the key is free may come later than its answer.
+// Release is that of the store. The server's own word that the key is free may come later than its
+// answer.
 func (a answering) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
 	told, err := a.Store.Release(ctx, c)
 	a.b.held.forget(a.Layout.Key(c.Key))
@@ -452,7 +462,9 @@ func (a answering) Release(ctx context.Context, c backend.Claim) (backend.Releas
 }
 
 // TryAcquireAll is that of the store. What is said of these keys may be older than what it did.
-func (a answering) TryAcquireAll(ctx context.Context, claims []backend.Claim) ([]backend.Grant, error) {
+func (a answering) TryAcquireAll(ctx context.Context,
+	claims []backend.Claim,
+) ([]backend.Grant, error) {
 	grants, err := a.Store.TryAcquireAll(ctx, claims)
 	a.forget(claims) // safeguard: rueidis-try-all
 	return grants, err

@@ -44,7 +44,8 @@ func TestReleaseWakes(t *testing.T) {
 	b, other := opened(t, "rueidis://"+srv.Addr()), opened(t, "rueidis://"+srv.Addr())
 	c := claim(key(t))
 	acquired(t, other, c)
-	wake, another := watched(t.Context(), t, b, claim(c.Key)), watched(t.Context(), t, b, claim(c.Key))
+	wake, another := watched(t.Context(), t, b, claim(c.Key)), watched(t.Context(), t, b,
+		claim(c.Key))
 	own := watched(t.Context(), t, other, claim(c.Key)) // in the process that releases, too
 	silent(t, "woken before anything happened", wake)
 	want(t, "release", storetest.Release(t.Context(), other, c), nil)
@@ -54,7 +55,8 @@ func TestReleaseWakes(t *testing.T) {
 	if channels := srv.MustDo("PUBSUB", "CHANNELS"); channels != "[]" {
 		t.Errorf("subscribed to %s", channels)
 	}
-	if n := strings.Count(srv.MustDo("CLIENT", "LIST"), " addr=127.0.0.1"); n != 3 { // and the one that asks
+	// And the one that asks.
+	if n := strings.Count(srv.MustDo("CLIENT", "LIST"), " addr=127.0.0.1"); n != 3 {
 		t.Errorf("%d connections, want one of each and this", n)
 	}
 }
@@ -77,8 +79,9 @@ func TestRenewalWakesNobody(t *testing.T) {
 	woken(t, wake)
 }
 
-// A key that is found free concerns who waits for it, although it was free when it was last looked at: others may
-// have held it in between, and refused the waiter. In the string dialect nothing else tells the two apart.
+// A key that is found free concerns who waits for it, although it was free when it was last looked
+// at: others may have held it in between, and refused the waiter. In the string dialect nothing
+// else tells the two apart.
 //
 // covers: W1
 func TestFreeAgain(t *testing.T) {

@@ -42,10 +42,12 @@ func BenchmarkPair(b *testing.B) {
 				cfg.Observer = contention.New(contention.Config{})
 			}
 			if v.sampler != nil {
-				tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(discard{}), sdktrace.WithSampler(v.sampler))
+				tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(discard{}),
+					sdktrace.WithSampler(v.sampler))
 				b.Cleanup(func() { _ = tp.Shutdown(context.Background()) })
 				obs, err := tracing.NewObserver(tracing.Config{
-					Tracer: tp, Meter: metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())),
+					Tracer: tp, Meter: metric.NewMeterProvider(
+						metric.WithReader(metric.NewManualReader())),
 				})
 				if err != nil {
 					b.Fatal(err)

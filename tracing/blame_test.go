@@ -62,19 +62,26 @@ func TestWhoAndForHowLong(t *testing.T) {
 		for range 5 {
 			all = append(all, startProcess(t, b, s))
 		}
-		holds := []time.Duration{2 * time.Second, 300 * time.Millisecond, time.Second, 400 * time.Millisecond, 3 * time.Second}
+		holds := []time.Duration{
+			2 * time.Second, 300 * time.Millisecond, time.Second,
+			400 * time.Millisecond, 3 * time.Second,
+		}
 		for i, p := range all {
 			go p.serve(t, fmt.Sprint("request ", i), "order-17", holds[i])
 			time.Sleep(time.Millisecond) // in this order
 		}
 		go all[4].serve(t, "behind", "order-17", time.Second)
 		time.Sleep(1500 * time.Millisecond)
-		if m := all[4].collected(t); gauge(m[tracing.MetricOldestWait], "order") < 1.5 || gauge(m[tracing.MetricLongestHold], "order") != 0 {
-			t.Errorf("oldest wait %v, longest hold %v", m[tracing.MetricOldestWait], m[tracing.MetricLongestHold])
+		if m := all[4].collected(t); gauge(m[tracing.MetricOldestWait], "order") < 1.5 ||
+			gauge(m[tracing.MetricLongestHold], "order") != 0 {
+			t.Errorf("oldest wait %v, longest hold %v", m[tracing.MetricOldestWait],
+				m[tracing.MetricLongestHold])
 		}
-		if m := all[0].collected(t); gauge(m[tracing.MetricLongestHold], "order") < 1.5 || sum(m[tracing.MetricLost], "", "") != 0 ||
+		if m := all[0].collected(t); gauge(m[tracing.MetricLongestHold], "order") < 1.5 ||
+			sum(m[tracing.MetricLost], "", "") != 0 ||
 			len(m[tracing.MetricLost].(metricdata.Sum[int64]).DataPoints) == 0 {
-			t.Errorf("longest hold %v, lost %v", m[tracing.MetricLongestHold], m[tracing.MetricLost])
+			t.Errorf("longest hold %v, lost %v", m[tracing.MetricLongestHold],
+				m[tracing.MetricLost])
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -86,7 +93,9 @@ func TestWhoAndForHowLong(t *testing.T) {
 		for _, b := range bars {
 			d := b.EndTime.Sub(b.StartTime)
 			sum, order = sum+d, append(order, d)
-			if b.Name != "held by shop" || attr(b.Attributes, tracing.AttrHolderService) != "shop" || attr(b.Attributes, tracing.AttrHolderPID) == "" ||
+			if b.Name != "held by shop" ||
+				attr(b.Attributes, tracing.AttrHolderService) != "shop" ||
+				attr(b.Attributes, tracing.AttrHolderPID) == "" ||
 				b.StartTime.Before(wait.StartTime) || b.EndTime.After(wait.EndTime) {
 				t.Errorf("%s from %v to %v, %v", b.Name, b.StartTime, b.EndTime, b.Attributes)
 			}
@@ -96,20 +105,26 @@ func TestWhoAndForHowLong(t *testing.T) {
 			!slices.IsSortedFunc(order, func(a, b time.Duration) int { return int(b - a) }) {
 			t.Errorf("blocked for %v, %v in sum, in a wait of %v", order, sum, took)
 		}
-		if attr(wait.Attributes, tracing.AttrHolderTrace) != bars[0].Links[0].SpanContext.TraceID().String() || len(wait.Links) != 0 ||
-			attr(wait.Attributes, tracing.AttrHolders) != "4" || seconds(wait.Attributes, tracing.AttrUnexplained) > 10*time.Millisecond {
+		if attr(wait.Attributes,
+			tracing.AttrHolderTrace) != bars[0].Links[0].SpanContext.TraceID().String() ||
+			len(wait.Links) != 0 ||
+			attr(wait.Attributes, tracing.AttrHolders) != "4" ||
+			seconds(wait.Attributes, tracing.AttrUnexplained) > 10*time.Millisecond {
 			t.Errorf("the wait says %v", wait.Attributes)
 		}
 		for i, want := range []string{"4", "3", "2", "1", "1"} {
 			lock := all[i].under(t, fmt.Sprint("request ", i), "lock order")
 			got := attr(lock.Attributes, tracing.AttrWaiters)
-			if again := i == 4 && got == "2"; got != want && !again { // its process has one more, which may queue before the release arrives
+			// Its process has one more, which may queue before the release arrives.
+			if again := i == 4 && got == "2"; got != want && !again {
 				t.Errorf("hold %d says that %q have waited, want %q", i, got, want)
 			}
 		}
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-		if len(lines) != 1 || !strings.Contains(lines[0], "level=WARN msg=\"holdfast: waited for a lock\" class=order waited_seconds=6.") ||
-			!strings.Contains(lines[0], "holdfast.holder.service=shop") || !strings.Contains(lines[0], " held_seconds=3") {
+		if len(lines) != 1 || !strings.Contains(lines[0],
+			"level=WARN msg=\"holdfast: waited for a lock\" class=order waited_seconds=6.") ||
+			!strings.Contains(lines[0], "holdfast.holder.service=shop") ||
+			!strings.Contains(lines[0], " held_seconds=3") {
 			t.Errorf("log: %q", lines)
 		}
 		for _, p := range all {
@@ -136,7 +151,10 @@ func seconds(attrs []attribute.KeyValue, key attribute.Key) time.Duration {
 //
 // covers: E2
 func TestTracedContextsEnd(t *testing.T) {
-	for name, cfg := range map[string]tracing.Config{"all spans": {}, "long ones": {SpansOver: time.Second}} {
+	for name, cfg := range map[string]tracing.Config{
+		"all spans": {},
+		"long ones": {SpansOver: time.Second},
+	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, mem, setup{cfg: cfg}, func(t *testing.T, one, two *process) {
 				ctx, cancel := context.WithCancel(t.Context())
@@ -144,7 +162,8 @@ func TestTracedContextsEnd(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				time.AfterFunc(time.Hour, func() { _ = g.Unlock() }) // else one whose wait does not end would wait for ever
+				// Else one whose wait does not end would wait for ever.
+				time.AfterFunc(time.Hour, func() { _ = g.Unlock() })
 				for _, opts := range [][]locker.Option{{}, {locker.WaitLimit(time.Second)}} {
 					limited, end := context.WithTimeout(t.Context(), time.Second)
 					if len(opts) > 0 {
@@ -152,7 +171,8 @@ func TestTracedContextsEnd(t *testing.T) {
 					}
 					began := time.Now()
 					late, err := two.Lock(limited, "k", opts...)
-					if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > time.Second {
+					if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) ||
+						took > time.Second {
 						t.Errorf("a wait of a second = %v after %v", err, took)
 					}
 					_ = late.Unlock()
@@ -191,12 +211,15 @@ func TestSpansOver(t *testing.T) {
 		two.serve(t, "waits", "order-2", 10*time.Millisecond)
 		<-done
 		held := one.under(t, "long", "lock order")
-		if event(t, held, tracing.EventGranted) != held.StartTime || held.EndTime.Sub(held.StartTime) != 5*time.Second || attr(held.Attributes, tracing.AttrToken) == "" {
+		if event(t, held, tracing.EventGranted) != held.StartTime ||
+			held.EndTime.Sub(held.StartTime) != 5*time.Second ||
+			attr(held.Attributes, tracing.AttrToken) == "" {
 			t.Errorf("held: %+v", held)
 		}
 		lock := two.under(t, "waits", "lock order")
 		wait := two.childOf(t, lock, tracing.SpanWait)
-		if d := wait.EndTime.Sub(wait.StartTime); d != 4*time.Second || !slices.Contains(events(wait), "wake cohort") || len(events(lock)) != 2 {
+		if d := wait.EndTime.Sub(wait.StartTime); d != 4*time.Second ||
+			!slices.Contains(events(wait), "wake cohort") || len(events(lock)) != 2 {
 			t.Errorf("waited for %v, events %q and %q", d, events(wait), events(lock))
 		}
 		if got := two.blockers(wait); !slices.Equal(got, []trace.SpanID{id(one.one(t, "long"))}) {
@@ -215,13 +238,15 @@ func TestSpansOver(t *testing.T) {
 func TestUnsampledAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := mem()
-		never, always := startProcess(t, b, setup{sampler: sdktrace.NeverSample()}), startProcess(t, b, setup{})
+		never, always := startProcess(t, b, setup{sampler: sdktrace.NeverSample()}),
+			startProcess(t, b, setup{})
 		go never.serve(t, "a", "k", 2*time.Second)
 		time.Sleep(time.Second)
 		always.serve(t, "b", "k", 0)
 		wait := always.one(t, tracing.SpanWait)
 		all := always.bars(wait)
-		if len(all) != 1 || all[0].EndTime.Sub(all[0].StartTime) != time.Second || attr(all[0].Attributes, tracing.AttrHolderTrace) == "" {
+		if len(all) != 1 || all[0].EndTime.Sub(all[0].StartTime) != time.Second ||
+			attr(all[0].Attributes, tracing.AttrHolderTrace) == "" {
 			t.Errorf("bars %v", all)
 		}
 		if len(wait.Links) > 0 || len(all[0].Links) > 0 {
@@ -238,7 +263,8 @@ func TestUnsampledAreTold(t *testing.T) {
 // Spans say which version made them; those of requests to a store, where it is.
 func TestScopeAndServer(t *testing.T) {
 	p := startProcess(t, mem(), setup{})
-	l, err := locker.New(tracing.Wrap(mem(), tracing.Store{Tracer: p.tp, Address: "redis.internal:6379"}), locker.Bare, locker.Config{})
+	l, err := locker.New(tracing.Wrap(mem(),
+		tracing.Store{Tracer: p.tp, Address: "redis.internal:6379"}), locker.Bare, locker.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,10 +274,12 @@ func TestScopeAndServer(t *testing.T) {
 	}
 	_ = g.Unlock()
 	s := p.one(t, tracing.SpanStore+"acquire")
-	if attr(s.Attributes, tracing.AttrServer) != "redis.internal" || attr(s.Attributes, tracing.AttrPort) != "6379" {
+	if attr(s.Attributes, tracing.AttrServer) != "redis.internal" ||
+		attr(s.Attributes, tracing.AttrPort) != "6379" {
 		t.Errorf("attributes %v", s.Attributes)
 	}
-	if s.InstrumentationScope.Version == "" || !strings.HasPrefix(s.InstrumentationScope.SchemaURL, "https://opentelemetry.io/schemas/1.") {
+	if s.InstrumentationScope.Version == "" || !strings.HasPrefix(s.InstrumentationScope.SchemaURL,
+		"https://opentelemetry.io/schemas/1.") {
 		t.Errorf("scope %+v", s.InstrumentationScope)
 	}
 	for _, close := range []func(context.Context) error{l.Shutdown, p.Shutdown} {
@@ -267,7 +295,9 @@ type together struct {
 	fails error
 }
 
-func (s together) TryAcquireAll(ctx context.Context, claims []backend.Claim) (grants []backend.Grant, err error) {
+func (s together) TryAcquireAll(ctx context.Context,
+	claims []backend.Claim,
+) (grants []backend.Grant, err error) {
 	for i := 0; i < len(claims) && err == nil; i++ {
 		var g backend.Grant
 		if g, err = s.TryAcquire(ctx, claims[i]); err == nil {
@@ -286,8 +316,8 @@ func (s together) TryReleaseAll(ctx context.Context, claims []backend.Claim) ([]
 	return released, s.fails
 }
 
-// A request for many keys is one span, which says for how many, and what became of it without the name of any. Where the
-// store has no such request, each key has a span of its own.
+// A request for many keys is one span, which says for how many, and what became of it without the
+// name of any. Where the store has no such request, each key has a span of its own.
 func TestManyKeysInOneRequest(t *testing.T) {
 	secret := errors.New("connection reset while asking for key-b")
 	for name, test := range map[string]struct {
@@ -295,28 +325,45 @@ func TestManyKeysInOneRequest(t *testing.T) {
 		held               bool
 		acquires, releases []string // the results of spans for many keys
 	}{
-		"granted":     {together{mem(), nil}, false, []string{tracing.ResultGranted}, []string{tracing.ResultConfirmed}},
-		"held":        {together{mem(), nil}, true, []string{tracing.ResultHeld}, nil},
-		"unanswered":  {together{mem(), secret}, false, []string{tracing.ResultUnanswered}, []string{tracing.ResultUnanswered}},
+		"granted": {
+			together{mem(), nil},
+			false,
+			[]string{tracing.ResultGranted},
+			[]string{tracing.ResultConfirmed},
+		},
+		"held": {together{mem(), nil}, true, []string{tracing.ResultHeld}, nil},
+		"unanswered": {
+			together{mem(), secret},
+			false,
+			[]string{tracing.ResultUnanswered},
+			[]string{tracing.ResultUnanswered},
+		},
 		"unsupported": {mem(), false, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func() backend.Backend { return test.b }, setup{}, func(t *testing.T, one, two *process) {
+			bubble(t, func() backend.Backend {
+				return test.b
+			}, setup{}, func(t *testing.T, one, two *process) {
 				if test.held {
 					g := two.lock(t, "key-b")
 					defer func() { _ = g.Unlock() }()
 				}
-				all, err := locker.All(t.Context(), one.Client, []string{"key-a", "key-b", "key-c"}, locker.WaitLimit(time.Second))
+				all, err := locker.All(t.Context(), one.Client, []string{"key-a", "key-b", "key-c"},
+					locker.WaitLimit(time.Second))
 				if (err != nil) != test.held {
 					t.Fatal(err)
 				}
 				_ = all.Unlock()
 				if g, err := two.TryLock(t.Context(), "key-a"); err != nil {
-					t.Errorf("a key that came before the one that was not to be had: %v, want that it was given back", err)
+					t.Errorf("a key that came before the one that was not to be had: %v, want "+
+						"that it was given back", err)
 				} else {
 					_ = g.Unlock()
 				}
-				for request, want := range map[string][]string{"acquire": test.acquires, "release": test.releases} {
+				for request, want := range map[string][]string{
+					"acquire": test.acquires,
+					"release": test.releases,
+				} {
 					var got []string
 					for _, s := range one.named(tracing.SpanStore + request) {
 						if n := attr(s.Attributes, tracing.AttrBatch); n == "3" {

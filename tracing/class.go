@@ -18,7 +18,8 @@ import (
 const (
 	// MaxClasses is how many classes an [Observer] tells apart, and how many services of holders.
 	MaxClasses = blame.MostNames
-	// OtherClass is the class of all keys beyond, and in [MetricBlocked] the service of all holders beyond.
+	// OtherClass is the class of all keys beyond, and in [MetricBlocked] the service of all holders
+	// beyond.
 	OtherClass = blame.OtherName
 )
 
@@ -42,11 +43,15 @@ func (c *class) with(more ...attribute.KeyValue) metric.MeasurementOption {
 }
 
 func newClass(name string, mode backend.Mode) *class {
-	c := &class{name: name, lock: strings.TrimSpace(SpanLock + " " + name), wait: strings.TrimSpace(SpanWait + " " + name)}
+	c := &class{
+		name: name, lock: strings.TrimSpace(SpanLock + " " + name),
+		wait: strings.TrimSpace(SpanWait + " " + name),
+	}
 	c.attrs = []attribute.KeyValue{AttrClass.String(name), AttrMode.String(mode.String())}
 	granted := AttrResult.String(ResultGranted)
 	c.all, c.granted = c.with(), c.with(granted)
-	c.free, c.held = c.with(granted, AttrContended.Bool(false)), c.with(granted, AttrContended.Bool(true))
+	c.free = c.with(granted, AttrContended.Bool(false))
+	c.held = c.with(granted, AttrContended.Bool(true))
 	onSpan := c.attrs
 	if mode == backend.Exclusive {
 		onSpan = onSpan[:1] // as most are; every attribute of a span costs
@@ -77,7 +82,8 @@ func (o *Observer) class(h locker.Hold) *class {
 		name = o.cfg.KeyClass(h.Key)
 	}
 	if name == "" && cs.asked.CompareAndSwap(false, true) {
-		o.cfg.Logger.Info("holdfast: a lock has no class, so spans and metrics do not say what kind it is; " +
+		o.cfg.Logger.Info("holdfast: a lock has no class, so spans and metrics do not say " +
+			"what kind it is; " +
 			"locker.Config.Classes, such as order-*, or tracing.Config.KeyClass names the kinds")
 	}
 	of := kind{cs.names.Of(name), h.Mode}

@@ -42,15 +42,21 @@ func TestClasses(t *testing.T) {
 		}
 		_ = p.lock(t, "order-18").Unlock()
 		acquired := p.collected(t)[tracing.MetricAcquisitions]
-		for class, want := range map[string]int64{"order": 2, "": int64(len(none)), tracing.OtherClass: 0} {
+		for class, want := range map[string]int64{
+			"order": 2, "": int64(len(none)),
+			tracing.OtherClass: 0,
+		} {
 			if n := sum(acquired, tracing.AttrClass, class); n != want {
 				t.Errorf("%d locks of class %q, want %d", n, class, want)
 			}
 		}
 		if len(p.named("lock")) != len(none) || len(p.named("lock order")) != 2 {
-			t.Errorf("%d spans without a class, %d of order", len(p.named("lock")), len(p.named("lock order")))
+			t.Errorf("%d spans without a class, %d of order", len(p.named("lock")),
+				len(p.named("lock order")))
 		}
-		if strings.Count(log.String(), "level=INFO") != 1 || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "locker.Config.Classes") {
+		if strings.Count(log.String(), "level=INFO") != 1 ||
+			strings.Count(log.String(), "\n") != 1 ||
+			!strings.Contains(log.String(), "locker.Config.Classes") {
 			t.Errorf("logged: %s", &log)
 		}
 		_ = other.lock(t, "17").Unlock()
@@ -60,7 +66,10 @@ func TestClasses(t *testing.T) {
 	})
 	cfg.KeyClass = func(key string) string { return strings.TrimPrefix(key, "order-") }
 	bubble(t, mem, setup{cfg: cfg, unseen: true}, func(t *testing.T, p, _ *process) {
-		for key, span := range map[string]string{"order-a": "lock a", "b": "lock b", "order-": "lock"} {
+		for key, span := range map[string]string{
+			"order-a": "lock a", "b": "lock b",
+			"order-": "lock",
+		} {
 			_ = p.lock(t, key).Unlock()
 			p.one(t, span)
 		}
@@ -76,12 +85,27 @@ func TestWaitThatFails(t *testing.T) {
 		opts   []locker.Option
 		want   string
 	}{
-		"ctx":           {2 * time.Second, false, nil, tracing.ResultTimeout},
-		"ctx, alone":    {2 * time.Second, false, []locker.Option{locker.Shared()}, tracing.ResultTimeout},
-		"limit":         {time.Hour, false, []locker.Option{locker.WaitLimit(2 * time.Second)}, tracing.ResultTimeout},
-		"limit, alone":  {time.Hour, false, []locker.Option{locker.WaitLimit(2 * time.Second), locker.Shared()}, tracing.ResultTimeout},
-		"cancel":        {2 * time.Second, true, nil, tracing.ResultCancelled},
-		"cancel, alone": {2 * time.Second, true, []locker.Option{locker.Shared()}, tracing.ResultCancelled},
+		"ctx": {2 * time.Second, false, nil, tracing.ResultTimeout},
+		"ctx, alone": {
+			2 * time.Second, false,
+			[]locker.Option{locker.Shared()},
+			tracing.ResultTimeout,
+		},
+		"limit": {
+			time.Hour, false,
+			[]locker.Option{locker.WaitLimit(2 * time.Second)},
+			tracing.ResultTimeout,
+		},
+		"limit, alone": {time.Hour, false, []locker.Option{
+			locker.WaitLimit(2 * time.Second),
+			locker.Shared(),
+		}, tracing.ResultTimeout},
+		"cancel": {2 * time.Second, true, nil, tracing.ResultCancelled},
+		"cancel, alone": {
+			2 * time.Second, true,
+			[]locker.Option{locker.Shared()},
+			tracing.ResultCancelled,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, mem, setup{unseen: true}, func(t *testing.T, one, two *process) {
@@ -94,14 +118,17 @@ func TestWaitThatFails(t *testing.T) {
 					time.AfterFunc(c.end, cancel)
 				}
 				defer cancel()
-				if _, err := two.Lock(ctx, "order-17", c.opts...); !errors.Is(err, locker.ErrNotAcquired) {
+				if _, err := two.Lock(ctx, "order-17", c.opts...); !errors.Is(err,
+					locker.ErrNotAcquired) {
 					t.Fatal(err)
 				}
 				wrong := c.want == tracing.ResultTimeout
 				for _, span := range []string{"lock.wait order", "lock order"} {
 					s := two.one(t, span)
-					if attr(s.Attributes, tracing.AttrResult) != c.want || (s.Status.Code == codes.Error) != wrong ||
-						(attr(s.Attributes, tracing.AttrError) == c.want) != wrong || strings.Contains(s.Status.Description, "\n") {
+					if attr(s.Attributes, tracing.AttrResult) != c.want ||
+						(s.Status.Code == codes.Error) != wrong ||
+						(attr(s.Attributes, tracing.AttrError) == c.want) != wrong ||
+						strings.Contains(s.Status.Description, "\n") {
 						t.Errorf("%s: %v, %v", span, s.Attributes, s.Status)
 					}
 				}
@@ -163,28 +190,32 @@ func TestKeysAreNotShown(t *testing.T) {
 	for _, show := range []bool{false, true} {
 		t.Run(fmt.Sprint(show), func(t *testing.T) {
 			open := func() backend.Backend { return refusing{membackend.New()} }
-			bubble(t, open, setup{cfg: tracing.Config{ShowKeys: show}, unseen: show}, func(t *testing.T, p, _ *process) {
-				for range 3 {
-					if _, err := p.Lock(t.Context(), "user:jo-secretkey"); !errors.Is(err, backend.ErrUnsafe) {
-						t.Fatal(err)
+			bubble(t, open, setup{cfg: tracing.Config{ShowKeys: show}, unseen: show},
+				func(t *testing.T, p, _ *process) {
+					for range 3 {
+						if _, err := p.Lock(t.Context(), "user:jo-secretkey"); !errors.Is(err,
+							backend.ErrUnsafe) {
+							t.Fatal(err)
+						}
+						time.Sleep(15 * time.Second)
 					}
-					time.Sleep(15 * time.Second)
-				}
-				for _, s := range p.ended() {
-					if s.Status.Code != codes.Error { // withdrawing goes well
-						continue
+					for _, s := range p.ended() {
+						if s.Status.Code != codes.Error { // withdrawing goes well
+							continue
+						}
+						if got := strings.Contains(fmt.Sprintf("%+v", s),
+							"secretkey"); got != show {
+							t.Errorf("%s shows the key: %v", s.Name, got)
+						}
+						if !strings.Contains(s.Status.Description, "silently") {
+							t.Errorf("%s: %v", s.Name, s.Status)
+						}
 					}
-					if got := strings.Contains(fmt.Sprintf("%+v", s), "secretkey"); got != show {
-						t.Errorf("%s shows the key: %v", s.Name, got)
+					if locks := p.named("lock user"); len(locks) != 3 ||
+						locks[0].Status.Code != codes.Error {
+						t.Errorf("locks: %v", locks)
 					}
-					if !strings.Contains(s.Status.Description, "silently") {
-						t.Errorf("%s: %v", s.Name, s.Status)
-					}
-				}
-				if locks := p.named("lock user"); len(locks) != 3 || locks[0].Status.Code != codes.Error {
-					t.Errorf("locks: %v", locks)
-				}
-			})
+				})
 		})
 	}
 }
@@ -197,10 +228,15 @@ func TestQuarantine(t *testing.T) {
 	bubble(t, open, setup{}, func(t *testing.T, p, _ *process) {
 		_ = p.lock(t, "order-17").Unlock()
 		wait := p.one(t, tracing.SpanWait)
-		if wait.EndTime.Sub(wait.StartTime) < 40*time.Second || len(p.named(tracing.SpanStore+"acquire")) > 3 {
-			t.Errorf("%d attempts, waited for %v", len(p.named(tracing.SpanStore+"acquire")), wait.EndTime.Sub(wait.StartTime))
+		if wait.EndTime.Sub(wait.StartTime) < 40*time.Second ||
+			len(p.named(tracing.SpanStore+"acquire")) > 3 {
+			t.Errorf("%d attempts, waited for %v", len(p.named(tracing.SpanStore+"acquire")),
+				wait.EndTime.Sub(wait.StartTime))
 		}
-		for _, s := range []tracetest.SpanStub{p.one(t, "lock order"), p.one(t, tracing.SpanLease)} {
+		for _, s := range []tracetest.SpanStub{
+			p.one(t, "lock order"),
+			p.one(t, tracing.SpanLease),
+		} {
 			if n := len(s.Links); n > 1 { // lease and used_by
 				t.Errorf("%s links to %d", s.Name, n)
 			}
@@ -220,7 +256,8 @@ func TestCountersBeginAtZero(t *testing.T) {
 		g := p.lock(t, "order-17")
 		m := p.collected(t)
 		for name, series := range map[string]int{
-			tracing.MetricContended: 1, tracing.MetricTakenOver: 1, tracing.MetricPasses: 1, tracing.MetricQuarantined: 1, tracing.MetricLost: 6,
+			tracing.MetricContended: 1, tracing.MetricTakenOver: 1, tracing.MetricPasses: 1,
+			tracing.MetricQuarantined: 1, tracing.MetricLost: 6,
 		} {
 			s, _ := m[name].(metricdata.Sum[int64])
 			if n := sum(s, "", ""); n != 0 || len(s.DataPoints) != series || !s.IsMonotonic {
@@ -239,7 +276,8 @@ func TestExemplars(t *testing.T) {
 		_ = g.Unlock()
 		for _, metric := range []string{tracing.MetricWait, tracing.MetricHold} {
 			h := p.collected(t)[metric].(metricdata.Histogram[float64]).DataPoints[0]
-			if len(h.Exemplars) != 1 || !bytes.Equal(h.Exemplars[0].SpanID, idBytes(p.one(t, "lock order"))) {
+			if len(h.Exemplars) != 1 ||
+				!bytes.Equal(h.Exemplars[0].SpanID, idBytes(p.one(t, "lock order"))) {
 				t.Errorf("%s: exemplars %v", metric, h.Exemplars)
 			}
 			if len(h.Bounds) != len(tracing.Buckets) || metric == tracing.MetricHold && h.Sum != 2 {

@@ -13,10 +13,10 @@ type Config struct {
 	Tracer trace.TracerProvider // default: otel.GetTracerProvider()
 	Meter  metric.MeterProvider // default: otel.GetMeterProvider()
 
-	// KeyClass returns what kind of lock a key is, such as "order" for "order-17", or "" for none. It
-	// is called for each lock, and must be quick and not lock anything itself. Default: what
-	// locker.Config.Classes says. Classes beyond the first [MaxClasses] are shown as [OtherClass], so
-	// that a class that is a key after all does not become a million time series.
+	// KeyClass returns what kind of lock a key is, such as "order" for "order-17", or "" for none.
+	// It is called for each lock, and must be quick and not lock anything itself. Default: what
+	// locker.Config.Classes says. Classes beyond the first [MaxClasses] are shown as [OtherClass],
+	// so that a class that is a key after all does not become a million time series.
 	KeyClass func(key string) string
 
 	// ShowKeys puts the whole key into spans. Metrics never have it.

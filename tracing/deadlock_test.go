@@ -17,10 +17,15 @@ import (
 
 // Each of two processes tells on its wait that the other waits for it, and that of one is an error.
 func TestDeadlockIsAnEventOfTheWait(t *testing.T) {
-	for name, cfg := range map[string]tracing.Config{"spans": {ShowKeys: true}, "deferred": {SpansOver: time.Millisecond}} {
+	for name, cfg := range map[string]tracing.Config{
+		"spans":    {ShowKeys: true},
+		"deferred": {SpansOver: time.Millisecond},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := setup{cfg: cfg, lock: locker.Config{Service: "shop", BreakDeadlocks: true}}
-			bubble(t, func() backend.Backend { return membackend.New() }, s, func(t *testing.T, one, two *process) {
+			bubble(t, func() backend.Backend {
+				return membackend.New()
+			}, s, func(t *testing.T, one, two *process) {
 				first, second := one.lock(t, "order-1"), two.lock(t, "order-2")
 				var waits sync.WaitGroup
 				cross := func(p *process, held *locker.Guard[struct{}], key string, victim bool) {
@@ -44,25 +49,30 @@ func TestDeadlockIsAnEventOfTheWait(t *testing.T) {
 							continue
 						}
 						told++
-						var services []string // its text is another in each version of OpenTelemetry
+						// its text is another in each version of OpenTelemetry
+						var services []string
 						for _, a := range e.Attributes {
 							if a.Key == tracing.AttrServices {
 								services = a.Value.AsStringSlice()
 							}
 						}
-						if !slices.Equal(services, []string{"shop", "shop"}) || attr(e.Attributes, tracing.AttrError) != tracing.ResultDeadlock ||
-							attr(e.Attributes, tracing.AttrPlaces) == "" || (attr(e.Attributes, tracing.AttrKeys) != "") != cfg.ShowKeys {
+						if !slices.Equal(services, []string{"shop", "shop"}) ||
+							attr(e.Attributes, tracing.AttrError) != tracing.ResultDeadlock ||
+							attr(e.Attributes, tracing.AttrPlaces) == "" ||
+							(attr(e.Attributes, tracing.AttrKeys) != "") != cfg.ShowKeys {
 							t.Errorf("its attributes are %v", e.Attributes)
 						}
 					}
-					if n := sum(p.collected(t)[tracing.MetricDeadlocks], tracing.AttrClass, "order"); told != 1 || n != 1 {
+					if n := sum(p.collected(t)[tracing.MetricDeadlocks], tracing.AttrClass,
+						"order"); told != 1 || n != 1 {
 						t.Errorf("told %d times, counted %d, want once", told, n)
 					}
 					if wrong := wait.Status.Code == codes.Error; wrong != (p == two) {
 						t.Errorf("the wait is an error: %v", wrong)
 					}
 				}
-				if got := attr(two.one(t, tracing.SpanWait).Attributes, tracing.AttrResult); got != tracing.ResultDeadlock {
+				if got := attr(two.one(t, tracing.SpanWait).Attributes,
+					tracing.AttrResult); got != tracing.ResultDeadlock {
 					t.Errorf("the result is %s", got)
 				}
 			})

@@ -27,8 +27,10 @@ func Example() {
 		if err != nil {
 			return nil, nil, err
 		}
-		b = tracing.Wrap(b, tracing.Store{Tracer: tp, System: "redis"}) // optional: a span for each request to the store
-		l, err := locker.New(b, locker.Bare, locker.Config{Observer: obs, Classes: []string{"order-*"}})
+		// Optional: a span for each request to the store.
+		b = tracing.Wrap(b, tracing.Store{Tracer: tp, System: "redis"})
+		l, err := locker.New(b, locker.Bare,
+			locker.Config{Observer: obs, Classes: []string{"order-*"}})
 		return l, tp, err
 	}
 	l, tp, err := traced()
@@ -56,7 +58,8 @@ func ExampleObserver_contention() {
 	}
 	mux := http.NewServeMux()
 	tracker := contention.New(contention.Config{TraceURL: "http://localhost:16686/trace/{trace}"})
-	l, err := locker.New(b, locker.Bare, locker.Config{Observer: locker.Observers(obs, tracker), Classes: []string{"order-*"}})
+	l, err := locker.New(b, locker.Bare,
+		locker.Config{Observer: locker.Observers(obs, tracker), Classes: []string{"order-*"}})
 	mux.Handle("/debug/locks/", tracker)
 	if err != nil {
 		panic(err)

@@ -87,7 +87,8 @@ func TestPasses(t *testing.T) {
 				t.Errorf("lock %d: %v does not lead to the lease", i, l.Links)
 			}
 			wait := p.waitOf(t, l)
-			if got := p.blockers(wait); len(got) != i || got[0] != id(locks[0]) || got[i-1] != id(locks[i-1]) {
+			if got := p.blockers(wait); len(got) != i || got[0] != id(locks[0]) ||
+				got[i-1] != id(locks[i-1]) {
 				t.Errorf("wait %d is blocked by %v", i, got)
 			}
 			if !slices.Equal(events(wait), []string{"wake pass"}) {
@@ -100,7 +101,8 @@ func TestPasses(t *testing.T) {
 		if n := len(p.named(tracing.SpanWait)); n != 3 {
 			t.Errorf("%d have waited", n)
 		}
-		if m := p.collected(t); sum(m[tracing.MetricPasses], "", "") != 3 || sum(m[tracing.MetricContended], "", "") != 3 {
+		if m := p.collected(t); sum(m[tracing.MetricPasses], "", "") != 3 ||
+			sum(m[tracing.MetricContended], "", "") != 3 {
 			t.Errorf("metrics: %+v", m)
 		}
 	})
@@ -119,19 +121,24 @@ func TestLeaseOfACohort(t *testing.T) {
 		two.work(t, &wg, "late", "k", time.Second)
 		wg.Wait()
 		synctest.Wait()
-		far, a, b := two.under(t, "far", "lock k"), one.under(t, "a", "lock k"), one.under(t, "b", "lock k")
+		far, a, b := two.under(t, "far", "lock k"), one.under(t, "a", "lock k"), one.under(t, "b",
+			"lock k")
 		lease := one.one(t, tracing.SpanLease)
-		if got := links(lease, tracing.LinkUsedBy); !slices.Equal(got, []trace.SpanID{id(a), id(b)}) {
+		if got := links(lease, tracing.LinkUsedBy); !slices.Equal(got,
+			[]trace.SpanID{id(a), id(b)}) {
 			t.Errorf("the lease was used by %v, want %v and %v", got, id(a), id(b))
 		}
-		if lease.Parent.SpanID() != id(a) || lease.StartTime.After(far.EndTime) || !lease.EndTime.Equal(b.EndTime) {
-			t.Errorf("the lease under %v from %v to %v", lease.Parent.SpanID(), lease.StartTime, lease.EndTime)
+		if lease.Parent.SpanID() != id(a) || lease.StartTime.After(far.EndTime) ||
+			!lease.EndTime.Equal(b.EndTime) {
+			t.Errorf("the lease under %v from %v to %v", lease.Parent.SpanID(), lease.StartTime,
+				lease.EndTime)
 		}
 		for name, l := range map[string]tracetest.SpanStub{"a": a, "b": b} {
 			if got := links(l, tracing.LinkLease); !slices.Equal(got, []trace.SpanID{id(lease)}) {
 				t.Errorf("%s uses %v", name, got)
 			}
-			if got := one.blockers(one.waitOf(t, l)); got[0] != id(far) || slices.Contains(got, id(lease)) {
+			if got := one.blockers(one.waitOf(t, l)); got[0] != id(far) ||
+				slices.Contains(got, id(lease)) {
 				t.Errorf("%s was blocked by %v, and not first by %v", name, got, id(far))
 			}
 		}
@@ -146,36 +153,40 @@ func TestLeaseOfACohort(t *testing.T) {
 // Without passes every hold has a lease of its own. A process that queues again for those who wait
 // names its lease, and is told who holds in between.
 func TestHoldersInBetween(t *testing.T) {
-	bubble(t, mem, setup{lock: locker.Config{Wait: waiting.Config{Passes: -1}}}, func(t *testing.T, one, two *process) {
-		var wg sync.WaitGroup
-		one.work(t, &wg, "a", "k", time.Second)
-		two.work(t, &wg, "far", "k", 3*time.Second)
-		one.work(t, &wg, "b", "k", 3*time.Second)
-		time.Sleep(4500 * time.Millisecond) // b holds
-		two.work(t, &wg, "late", "k", time.Second)
-		wg.Wait()
-		synctest.Wait()
-		a, far, b := one.under(t, "a", "lock k"), two.under(t, "far", "lock k"), one.under(t, "b", "lock k")
-		late, lease := two.under(t, "late", "lock k"), one.one(t, tracing.SpanLease)
-		for _, c := range []struct {
-			name    string
-			p       *process
-			lock    tracetest.SpanStub
-			blocked []trace.SpanID
-		}{
-			{"far", two, far, []trace.SpanID{id(a)}},
-			{"b", one, b, []trace.SpanID{id(two.leaseOf(t, far)), id(a)}}, // the longest first
-			{"late", two, late, []trace.SpanID{id(lease)}},
-		} {
-			if got := c.p.blockers(c.p.waitOf(t, c.lock)); !slices.Equal(got, c.blocked) {
-				t.Errorf("%s was blocked by %v, want %v", c.name, got, c.blocked)
+	bubble(t, mem, setup{lock: locker.Config{Wait: waiting.Config{Passes: -1}}},
+		func(t *testing.T, one, two *process) {
+			var wg sync.WaitGroup
+			one.work(t, &wg, "a", "k", time.Second)
+			two.work(t, &wg, "far", "k", 3*time.Second)
+			one.work(t, &wg, "b", "k", 3*time.Second)
+			time.Sleep(4500 * time.Millisecond) // b holds
+			two.work(t, &wg, "late", "k", time.Second)
+			wg.Wait()
+			synctest.Wait()
+			a, far, b := one.under(t, "a", "lock k"), two.under(t, "far", "lock k"),
+				one.under(t, "b", "lock k")
+			late, lease := two.under(t, "late", "lock k"), one.one(t, tracing.SpanLease)
+			for _, c := range []struct {
+				name    string
+				p       *process
+				lock    tracetest.SpanStub
+				blocked []trace.SpanID
+			}{
+				{"far", two, far, []trace.SpanID{id(a)}},
+				{"b", one, b, []trace.SpanID{id(two.leaseOf(t, far)), id(a)}}, // the longest first
+				{"late", two, late, []trace.SpanID{id(lease)}},
+			} {
+				if got := c.p.blockers(c.p.waitOf(t, c.lock)); !slices.Equal(got, c.blocked) {
+					t.Errorf("%s was blocked by %v, want %v", c.name, got, c.blocked)
+				}
 			}
-		}
-		if lease.Parent.SpanID() != id(b) || !lease.StartTime.Equal(a.EndTime) || !lease.EndTime.Equal(b.EndTime) ||
-			!slices.Equal(links(lease, tracing.LinkUsedBy), []trace.SpanID{id(b)}) {
-			t.Errorf("b's lease under %v from %v to %v, used by %v", lease.Parent.SpanID(), lease.StartTime, lease.EndTime, lease.Links)
-		}
-	})
+			if lease.Parent.SpanID() != id(b) || !lease.StartTime.Equal(a.EndTime) ||
+				!lease.EndTime.Equal(b.EndTime) ||
+				!slices.Equal(links(lease, tracing.LinkUsedBy), []trace.SpanID{id(b)}) {
+				t.Errorf("b's lease under %v from %v to %v, used by %v", lease.Parent.SpanID(),
+					lease.StartTime, lease.EndTime, lease.Links)
+			}
+		})
 }
 
 // lagging is a store whose releases take a while to get there, and their answers to come back.
@@ -194,7 +205,10 @@ func (l *lagging) Release(ctx context.Context, c backend.Claim) (backend.Release
 // A process queues again beside its release. It may be told that it still holds itself, which is no
 // news, or who is next, which is, even if the release is not answered yet.
 func TestAttemptBesideRelease(t *testing.T) {
-	for name, store := range map[string]*lagging{"late": {there: 500 * time.Millisecond}, "answered late": {back: 500 * time.Millisecond}} {
+	for name, store := range map[string]*lagging{
+		"late":          {there: 500 * time.Millisecond},
+		"answered late": {back: 500 * time.Millisecond},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store.Backend = mem()
@@ -209,14 +223,17 @@ func TestAttemptBesideRelease(t *testing.T) {
 				one.work(t, &wg, "d", "k", time.Second)
 				wg.Wait()
 				synctest.Wait()
-				a, far, b := one.under(t, "a", "lock k"), two.under(t, "far", "lock k"), one.under(t, "b", "lock k")
+				a, far, b := one.under(t, "a", "lock k"), two.under(t, "far", "lock k"),
+					one.under(t, "b", "lock k")
 				// While a's release was under way the store named a alone, and far tells at its
 				// own.
 				want := []trace.SpanID{id(a), id(b), id(two.leaseOf(t, far))}
-				if got := one.blockers(one.waitOf(t, one.under(t, "c", "lock k"))); !slices.Equal(got, want) {
+				if got := one.blockers(one.waitOf(t, one.under(t, "c", "lock k"))); !slices.Equal(
+					got, want) {
 					t.Errorf("c was blocked by %v, want %v", got, want)
 				}
-				if got := one.blockers(one.waitOf(t, one.under(t, "d", "lock k"))); slices.Contains(got, id(a)) || !slices.Contains(got, id(b)) {
+				if got := one.blockers(one.waitOf(t, one.under(t, "d", "lock k"))); slices.Contains(
+					got, id(a)) || !slices.Contains(got, id(b)) {
 					t.Errorf("d was blocked by %v, and a, %v, was over", got, id(a))
 				}
 				for _, p := range []*process{one, two} {
@@ -234,7 +251,8 @@ func TestLeaseEnds(t *testing.T) {
 	s := &silent{}
 	s.Backend = mem()
 	synctest.Test(t, func(t *testing.T) {
-		p, far := startProcess(t, s, setup{lock: locker.Config{TTL: 3 * time.Second}}), startProcess(t, s.Backend, setup{})
+		p, far := startProcess(t, s, setup{lock: locker.Config{TTL: 3 * time.Second}}),
+			startProcess(t, s.Backend, setup{})
 		g := far.lock(t, "k")
 		got := make(chan *locker.Guard[struct{}])
 		go func() { got <- p.lock(t, "k") }()
@@ -248,13 +266,16 @@ func TestLeaseEnds(t *testing.T) {
 		<-g.Lost()
 		synctest.Wait()
 		lease, lock := p.one(t, tracing.SpanLease), p.one(t, "lock k")
-		if attr(lease.Attributes, tracing.AttrCause) != "expired" || !lease.EndTime.Equal(lock.EndTime) || lease.Status.Code != lock.Status.Code {
-			t.Errorf("lease: %v until %v, the lock until %v", lease.Attributes, lease.EndTime, lock.EndTime)
+		if attr(lease.Attributes, tracing.AttrCause) != "expired" ||
+			!lease.EndTime.Equal(lock.EndTime) || lease.Status.Code != lock.Status.Code {
+			t.Errorf("lease: %v until %v, the lock until %v", lease.Attributes, lease.EndTime,
+				lock.EndTime)
 		}
 		if n := len(p.named(tracing.SpanRenew)); n != 0 {
 			t.Errorf("%d spans of renewals that were cancelled", n)
 		}
-		if n := sum(p.collected(t)[tracing.MetricRenewals], tracing.AttrResult, tracing.ResultCancelled); n == 0 {
+		if n := sum(p.collected(t)[tracing.MetricRenewals], tracing.AttrResult,
+			tracing.ResultCancelled); n == 0 {
 			t.Error("renewals that were cancelled are not counted")
 		}
 		if err := g.Unlock(); err == nil {
@@ -274,16 +295,21 @@ func TestManyAtOnce(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	for _, sampled := range []float64{1, 0.3} {
-		s := setup{lock: locker.Config{TTL: time.Second}, sampler: sdktrace.TraceIDRatioBased(sampled)}
+		s := setup{
+			lock:    locker.Config{TTL: time.Second},
+			sampler: sdktrace.TraceIDRatioBased(sampled),
+		}
 		bubble(t, mem, s, func(t *testing.T, one, two *process) {
 			var wg sync.WaitGroup
 			for i := range 40 {
 				r := rand.New(rand.NewPCG(seed, uint64(i)))
 				wg.Go(func() {
 					for range 30 {
-						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(int(200*time.Millisecond))))
+						ctx, cancel := context.WithTimeout(t.Context(),
+							time.Duration(r.IntN(int(200*time.Millisecond))))
 						p := []*process{one, two}[i%2]
-						g, err := p.Lock(ctx, fmt.Sprint("k", r.IntN(2)), locker.TTL(time.Duration(1+r.IntN(2))*time.Second))
+						g, err := p.Lock(ctx, fmt.Sprint("k", r.IntN(2)),
+							locker.TTL(time.Duration(1+r.IntN(2))*time.Second))
 						if err == nil {
 							time.Sleep(time.Duration(r.IntN(int(4 * time.Millisecond))))
 							_ = g.Unlock()
@@ -303,7 +329,8 @@ func TestManyAtOnce(t *testing.T) {
 					seen[id(s)] = s.Name
 					named[s.Name]++
 				}
-				if m := p.collected(t); sum(m[tracing.MetricHolds], "", "") != 0 || sum(m[tracing.MetricWaiters], "", "") != 0 ||
+				if m := p.collected(t); sum(m[tracing.MetricHolds], "", "") != 0 ||
+					sum(m[tracing.MetricWaiters], "", "") != 0 ||
 					sum(m[tracing.MetricAcquisitions], "", "") != 600 {
 					t.Errorf("metrics: %+v", m)
 				}
@@ -312,13 +339,15 @@ func TestManyAtOnce(t *testing.T) {
 				for _, s := range p.ended() {
 					for _, l := range s.Links {
 						linked++
-						if to := seen[l.SpanContext.SpanID()]; to != "lock k" && to != tracing.SpanLease {
+						if to := seen[l.SpanContext.SpanID()]; to != "lock k" &&
+							to != tracing.SpanLease {
 							t.Errorf("a link %v of %s leads to %q", l.Attributes, s.Name, to)
 						}
 					}
 				}
 			}
-			if sampled == 1 && (named["lock k"] != 1200 || named["lock.wait k"] < 100 || named[tracing.SpanLease] < 10) || linked < 100 {
+			if sampled == 1 && (named["lock k"] != 1200 || named["lock.wait k"] < 100 ||
+				named[tracing.SpanLease] < 10) || linked < 100 {
 				t.Errorf("spans: %v, %d links", named, linked)
 			}
 		})

@@ -69,7 +69,9 @@ func startProcess(t *testing.T, b backend.Backend, s setup) *process {
 
 // bubble runs f in a synctest bubble with two processes on one store, and then looks whether they
 // remember anything.
-func bubble(t *testing.T, b func() backend.Backend, s setup, f func(t *testing.T, one, two *process)) {
+func bubble(t *testing.T, b func() backend.Backend, s setup,
+	f func(t *testing.T, one, two *process),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := b()
@@ -197,7 +199,10 @@ func attr(attrs []attribute.KeyValue, key attribute.Key) string {
 func events(s tracetest.SpanStub) (all []string) {
 	for _, e := range s.Events {
 		text := e.Name
-		for _, key := range []attribute.Key{tracing.AttrReason, tracing.AttrResult, tracing.AttrPosition} {
+		for _, key := range []attribute.Key{
+			tracing.AttrReason, tracing.AttrResult,
+			tracing.AttrPosition,
+		} {
 			if v := attr(e.Attributes, key); v != "" {
 				text += " " + v
 			}
@@ -223,7 +228,8 @@ func (p *process) collected(t *testing.T) map[string]metricdata.Aggregation {
 	return all
 }
 
-// text is v as text, in every version of OpenTelemetry: go.mod's has only a method that is deprecated in newer ones.
+// text is v as text, in every version of OpenTelemetry: the method of go.mod's is one that newer
+// ones have deprecated.
 func text(v attribute.Value) string { return fmt.Sprint(v.AsInterface()) }
 
 // sum returns a counter's value where attribute key is value; key "" sums all.

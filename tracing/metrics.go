@@ -15,7 +15,8 @@ type metrics struct {
 	wait, hold metric.Float64Histogram
 	blocked    metric.Float64Counter
 
-	acquisitions, contended, lost, takenOver, renewals, passes, quarantined, deadlocks metric.Int64Counter
+	acquisitions, contended, lost, takenOver, renewals, passes, quarantined,
+	deadlocks metric.Int64Counter
 }
 
 func (o *Observer) makeMetrics(of metric.MeterProvider) error {
@@ -42,20 +43,24 @@ func (o *Observer) makeMetrics(of metric.MeterProvider) error {
 	counter(&all.contended, MetricContended, "{acquisition}",
 		"Lock and TryLock that found the key held")
 	counter(&all.lost, MetricLost, "{hold}", "Holds that ended otherwise than by Unlock")
-	counter(&all.takenOver, MetricTakenOver, "{hold}", "Holds that followed one whose lease ran out")
+	counter(&all.takenOver, MetricTakenOver, "{hold}",
+		"Holds that followed one whose lease ran out")
 	counter(&all.renewals, MetricRenewals, "{renewal}", "Renewals of leases")
 	counter(&all.passes, MetricPasses, "{pass}", "Leases handed on inside the process")
 	counter(&all.quarantined, MetricQuarantined, "{attempt}",
 		"Attempts that a store in quarantine refused")
-	counter(&all.deadlocks, MetricDeadlocks, "{wait}", "Waits that were found to wait for each other")
+	counter(&all.deadlocks, MetricDeadlocks, "{wait}",
+		"Waits that were found to wait for each other")
 
 	number := func(name, unit, about string) metric.Int64Observable {
-		n, err := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about))
+		n, err := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit),
+			metric.WithDescription(about))
 		errs = append(errs, err)
 		return n
 	}
 	age := func(name, about string) metric.Float64Observable {
-		g, err := m.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(about))
+		g, err := m.Float64ObservableGauge(name, metric.WithUnit("s"),
+			metric.WithDescription(about))
 		errs = append(errs, err)
 		return g
 	}
@@ -79,7 +84,10 @@ func (o *Observer) makeMetrics(of metric.MeterProvider) error {
 // watch them.
 func (m *metrics) begin(c *class) {
 	ctx := context.Background()
-	for _, of := range []metric.Int64Counter{m.contended, m.takenOver, m.passes, m.quarantined, m.deadlocks} {
+	for _, of := range []metric.Int64Counter{
+		m.contended, m.takenOver, m.passes, m.quarantined,
+		m.deadlocks,
+	} {
 		of.Add(ctx, 0, c.all)
 	}
 	for _, cause := range causes {

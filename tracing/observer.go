@@ -28,12 +28,14 @@ type Observer struct {
 	classes classes
 	holders blame.Names // services that were waited for
 	blame   blame.Keys  // has each *lock that waits or holds
-	leases  sync.Map    // *op of each OpLease that is not over, by traceparent, so that holds can link
+	// *op of each OpLease that is not over, by traceparent, so that holds can link
+	leases sync.Map
 }
 
 // NewObserver returns an Observer, for locker.Config.Observer. The error is the meter provider's.
 func NewObserver(cfg Config) (*Observer, error) {
-	cfg.Logger, cfg.BarsOver = cmp.Or(cfg.Logger, slog.Default()), cmp.Or(cfg.BarsOver, 10*time.Millisecond)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.BarsOver = cmp.Or(cfg.BarsOver, 10*time.Millisecond)
 	o := &Observer{cfg: cfg, tracer: tracerOf(cfg.Tracer)}
 	o.classes.known = map[kind]*class{}
 	if err := o.makeMetrics(cmp.Or(cfg.Meter, otel.GetMeterProvider())); err != nil {
@@ -45,7 +47,9 @@ func NewObserver(cfg Config) (*Observer, error) {
 func ignore(locker.Hold, error) {}
 
 // Begin implements [locker.Observer].
-func (o *Observer) Begin(ctx context.Context, op string, h locker.Hold) (context.Context, func(locker.Hold, error)) {
+func (o *Observer) Begin(ctx context.Context, op string,
+	h locker.Hold,
+) (context.Context, func(locker.Hold, error)) {
 	switch op {
 	case locker.OpLock:
 		return o.beginLock(ctx, h)
@@ -114,13 +118,16 @@ func withoutKey(text, key string) string {
 	return strings.NewReplacer(key, "…", quoted, "…").Replace(text) // safeguard: quoted-key
 }
 
-// logWait logs a wait that took long, and because of whom. Times are numbers of seconds, as everywhere in
-// spans and metrics, so that lines can be compared and added up.
+// logWait logs a wait that took long, and because of whom. Times are numbers of seconds, as
+// everywhere in spans and metrics, so that lines can be compared and added up.
 func (o *Observer) logWait(w *op, took time.Duration, result string, all []blame.Interval) {
 	if o.cfg.LogOver <= 0 || took < o.cfg.LogOver { // safeguard: log-over
 		return
 	}
-	args := []any{"class", w.class.name, "waited_seconds", took.Seconds(), "result", result, "blockers", len(all)}
+	args := []any{
+		"class", w.class.name, "waited_seconds", took.Seconds(), "result", result,
+		"blockers", len(all),
+	}
 	if o.cfg.ShowKeys { // safeguard: log-key
 		args = append(args, "key", w.key)
 	}

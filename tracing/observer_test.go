@@ -47,24 +47,32 @@ func TestUncontended(t *testing.T) {
 			"lock order": request.SpanContext().SpanID(), "work": id(lock),
 			tracing.SpanStore + "acquire": id(lock), tracing.SpanStore + "release": id(lock),
 		} {
-			if s := p.one(t, child); s.Parent.SpanID() != parent || s.SpanContext.TraceID() != request.SpanContext().TraceID() {
+			if s := p.one(t, child); s.Parent.SpanID() != parent ||
+				s.SpanContext.TraceID() != request.SpanContext().TraceID() {
 				t.Errorf("%s is a child of %v, want %v", child, s.Parent.SpanID(), parent)
 			}
 		}
 		if n := len(p.ended()); n != 5 {
 			t.Errorf("%d spans", n)
 		}
-		if d := lock.EndTime.Sub(lock.StartTime); d != time.Second || !event(t, lock, tracing.EventGranted).Equal(lock.StartTime) {
-			t.Errorf("lock for %v, granted %v, begun %v", d, event(t, lock, tracing.EventGranted), lock.StartTime)
+		if d := lock.EndTime.Sub(lock.StartTime); d != time.Second ||
+			!event(t, lock, tracing.EventGranted).Equal(lock.StartTime) {
+			t.Errorf("lock for %v, granted %v, begun %v", d, event(t, lock, tracing.EventGranted),
+				lock.StartTime)
 		}
-		if attr(lock.Attributes, tracing.AttrToken) == "0" || attr(lock.Attributes, tracing.AttrDeadline) != until.Format(time.RFC3339Nano) ||
-			attr(lock.Attributes, tracing.AttrClass) != "order" || attr(lock.Attributes, tracing.AttrMode) != "" ||
-			attr(lock.Attributes, tracing.AttrResult) != "granted" || attr(lock.Attributes, tracing.AttrAttempts) != "" {
+		if attr(lock.Attributes, tracing.AttrToken) == "0" ||
+			attr(lock.Attributes, tracing.AttrDeadline) != until.Format(time.RFC3339Nano) ||
+			attr(lock.Attributes, tracing.AttrClass) != "order" ||
+			attr(lock.Attributes, tracing.AttrMode) != "" ||
+			attr(lock.Attributes, tracing.AttrResult) != "granted" ||
+			attr(lock.Attributes, tracing.AttrAttempts) != "" {
 			t.Errorf("lock: %v", lock.Attributes)
 		}
 		for _, s := range p.ended() {
-			if len(s.Links) > 0 || len(s.Events) > 0 && s.Name != "lock order" || s.Status.Code != codes.Unset {
-				t.Errorf("%s has links %v, events %v, status %v", s.Name, s.Links, s.Events, s.Status)
+			if len(s.Links) > 0 || len(s.Events) > 0 && s.Name != "lock order" ||
+				s.Status.Code != codes.Unset {
+				t.Errorf("%s has links %v, events %v, status %v", s.Name, s.Links, s.Events,
+					s.Status)
 			}
 			for _, a := range s.Attributes {
 				if strings.Contains(text(a.Value), "17") && a.Key == tracing.AttrKey {
@@ -106,7 +114,8 @@ func TestPlainSpans(t *testing.T) {
 	g := p.lock(t, "17")
 	expect("locked", "start lock")
 	span, ok := trace.SpanFromContext(g.Context()).(sdktrace.ReadOnlySpan)
-	if !ok || span.Name() != "lock" || !span.EndTime().IsZero() || !slices.Contains(span.Attributes(), attribute.Bool("processed", true)) {
+	if !ok || span.Name() != "lock" || !span.EndTime().IsZero() ||
+		!slices.Contains(span.Attributes(), attribute.Bool("processed", true)) {
 		t.Errorf("the span under the lock is %v", span)
 	}
 	_ = g.Unlock()
@@ -117,8 +126,9 @@ func TestPlainSpans(t *testing.T) {
 	expect("closed")
 }
 
-// A wait in one process links to the lock that held in the other, if that was told of waiters as they were in the store's
-// queue; and says in which trace it was, whatever the way to wait. The store is asked nothing for it.
+// A wait in one process links to the lock that held in the other, if that was told of waiters as
+// they were in the store's queue; and says in which trace it was, whatever the way to wait. The
+// store is asked nothing for it.
 func TestLinksBetweenProcesses(t *testing.T) {
 	for _, mode := range []waiting.Mode{waiting.Handoff, waiting.Notify, waiting.Poll} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -138,15 +148,19 @@ func TestLinksBetweenProcesses(t *testing.T) {
 				time.Sleep(time.Second)
 				_ = g.Unlock()
 
-				holder, lock, wait, lease := one.one(t, "lock order"), two.one(t, "lock order"), two.one(t, tracing.SpanWait), two.one(t, tracing.SpanLease)
+				holder, lock, wait, lease := one.one(t, "lock order"), two.one(t, "lock order"),
+					two.one(t, tracing.SpanWait), two.one(t, tracing.SpanLease)
 				if d := wait.EndTime.Sub(wait.StartTime); d != took || took < 5*time.Second {
 					t.Errorf("span of %v for a wait of %v", d, took)
 				}
-				if d := lock.EndTime.Sub(wait.EndTime); d != time.Second || !event(t, lock, tracing.EventGranted).Equal(wait.EndTime) {
-					t.Errorf("held for %v, granted at %v, waited until %v", d, event(t, lock, tracing.EventGranted), wait.EndTime)
+				if d := lock.EndTime.Sub(wait.EndTime); d != time.Second ||
+					!event(t, lock, tracing.EventGranted).Equal(wait.EndTime) {
+					t.Errorf("held for %v, granted at %v, waited until %v", d,
+						event(t, lock, tracing.EventGranted), wait.EndTime)
 				}
 				if wait.Parent.SpanID() != id(lock) || lease.Parent.SpanID() != id(lock) {
-					t.Errorf("wait under %v, lease under %v, want %v", wait.Parent.SpanID(), lease.Parent.SpanID(), id(lock))
+					t.Errorf("wait under %v, lease under %v, want %v", wait.Parent.SpanID(),
+						lease.Parent.SpanID(), id(lock))
 				}
 				var linked []trace.SpanID
 				if mode == waiting.Handoff {
@@ -155,7 +169,8 @@ func TestLinksBetweenProcesses(t *testing.T) {
 				if got := two.blockers(wait); !slices.Equal(got, linked) || len(lock.Links) > 1 {
 					t.Errorf("wait links to %v, want %v; the lock to %v", got, linked, lock.Links)
 				}
-				if got := attr(wait.Attributes, tracing.AttrHolderTrace); got != holder.SpanContext.TraceID().String() {
+				if got := attr(wait.Attributes,
+					tracing.AttrHolderTrace); got != holder.SpanContext.TraceID().String() {
 					t.Errorf("the holder's trace is %v, want %v", got, holder.SpanContext.TraceID())
 				}
 				first, wake := "attempt held", "wake signal"
@@ -168,7 +183,8 @@ func TestLinksBetweenProcesses(t *testing.T) {
 				if e := events(lock); len(e) == 0 || e[0] != first {
 					t.Errorf("events of the lock: %q", e)
 				}
-				if e := events(lease); !slices.Contains(e, first) || !slices.Contains(e, wake) || !slices.Contains(e, "granted") {
+				if e := events(lease); !slices.Contains(e, first) || !slices.Contains(e, wake) ||
+					!slices.Contains(e, "granted") {
 					t.Errorf("events of the lease: %q", e)
 				}
 				if e := events(wait); !slices.Equal(e, []string{"wake cohort"}) {
@@ -197,13 +213,16 @@ func TestClaimOfItsOwn(t *testing.T) {
 		_ = g.Unlock()
 		<-done
 		lock, wait := two.one(t, "lock order"), two.one(t, tracing.SpanWait)
-		if e := events(lock); !slices.Equal(e, []string{"attempt held 1", "granted"}) || attr(lock.Attributes, tracing.AttrMode) != "shared" {
+		if e := events(lock); !slices.Equal(e, []string{"attempt held 1", "granted"}) ||
+			attr(lock.Attributes, tracing.AttrMode) != "shared" {
 			t.Errorf("lock: %q %v", e, lock.Attributes)
 		}
-		if e := events(wait); !slices.Equal(e, []string{"attempt held 1", "wake grant"}) || wait.Parent.SpanID() != id(lock) {
+		if e := events(wait); !slices.Equal(e, []string{"attempt held 1", "wake grant"}) ||
+			wait.Parent.SpanID() != id(lock) {
 			t.Errorf("wait: %q", e)
 		}
-		if got := two.blockers(wait); !slices.Equal(got, []trace.SpanID{id(one.one(t, "lock order"))}) {
+		if got := two.blockers(wait); !slices.Equal(got,
+			[]trace.SpanID{id(one.one(t, "lock order"))}) {
 			t.Errorf("blocked by %v", got)
 		}
 		if n := len(two.named(tracing.SpanLease)); n != 0 {
@@ -226,8 +245,10 @@ func TestManyPermits(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		m := p.collected(t)
-		if sum(m[tracing.MetricHolds], "", "") != n || gauge(m[tracing.MetricLongestHold], "k") != n {
-			t.Errorf("%v are held, the longest for %v", m[tracing.MetricHolds], m[tracing.MetricLongestHold])
+		if sum(m[tracing.MetricHolds], "", "") != n ||
+			gauge(m[tracing.MetricLongestHold], "k") != n {
+			t.Errorf("%v are held, the longest for %v", m[tracing.MetricHolds],
+				m[tracing.MetricLongestHold])
 		}
 		for _, g := range all {
 			_ = g.Unlock()
@@ -240,7 +261,10 @@ func TestManyPermits(t *testing.T) {
 
 // Who holds may be said only once, in the answer that makes one wait.
 func TestNamedOnce(t *testing.T) {
-	s := setup{cfg: tracing.Config{BarsOver: -1}, lock: locker.Config{Wait: waiting.Config{Mode: waiting.Poll}}}
+	s := setup{
+		cfg:  tracing.Config{BarsOver: -1},
+		lock: locker.Config{Wait: waiting.Config{Mode: waiting.Poll}},
+	}
 	bubble(t, mem, s, func(t *testing.T, one, two *process) {
 		g := one.lock(t, "k")
 		done := make(chan struct{})
@@ -251,7 +275,8 @@ func TestNamedOnce(t *testing.T) {
 		synctest.Wait()
 		_ = g.Unlock()
 		<-done
-		holder, bars := one.one(t, "lock k").SpanContext.TraceID().String(), two.bars(two.one(t, tracing.SpanWait))
+		holder, bars := one.one(t, "lock k").SpanContext.TraceID().String(),
+			two.bars(two.one(t, tracing.SpanWait))
 		if len(bars) != 1 || attr(bars[0].Attributes, tracing.AttrHolderTrace) != holder {
 			t.Errorf("blocked by %v", bars)
 		}
@@ -265,7 +290,9 @@ func TestTimeoutAndTryLock(t *testing.T) {
 			t.Fatal("granted twice")
 		}
 		tried := two.one(t, "lock order")
-		if tried.Status.Code != codes.Unset || attr(tried.Attributes, tracing.AttrResult) != "held" || len(two.named(tracing.SpanWait)) != 0 {
+		if tried.Status.Code != codes.Unset ||
+			attr(tried.Attributes, tracing.AttrResult) != "held" ||
+			len(two.named(tracing.SpanWait)) != 0 {
 			t.Errorf("TryLock of a held key: %v %v", tried.Status, tried.Attributes)
 		}
 		theirs := trace.SpanContextFromContext(g.Context()).TraceID().String()
@@ -280,10 +307,12 @@ func TestTimeoutAndTryLock(t *testing.T) {
 		}
 		synctest.Wait()
 		lock, wait := two.one(t, "lock order"), two.one(t, tracing.SpanWait)
-		if bars := two.bars(wait); len(bars) != 1 || attr(bars[0].Attributes, tracing.AttrHolderTrace) != theirs || len(lock.Links) > 0 {
+		if bars := two.bars(wait); len(bars) != 1 ||
+			attr(bars[0].Attributes, tracing.AttrHolderTrace) != theirs || len(lock.Links) > 0 {
 			t.Errorf("bars: %v, lock: %v", bars, lock.Links)
 		}
-		if lock.Status.Code != codes.Error || attr(lock.Attributes, tracing.AttrError) != "timeout" {
+		if lock.Status.Code != codes.Error ||
+			attr(lock.Attributes, tracing.AttrError) != "timeout" {
 			t.Errorf("Lock that timed out: %v %v", lock.Status, lock.Attributes)
 		}
 		if attr(lock.Events[0].Attributes, tracing.AttrHolderPID) == "" {
@@ -292,21 +321,30 @@ func TestTimeoutAndTryLock(t *testing.T) {
 		if n := len(two.named(tracing.SpanRelease)); n != 0 {
 			t.Errorf("%d withdrawals have failed", n)
 		}
-		if lease := two.one(t, tracing.SpanLease); two.under(t, tracing.SpanLease, tracing.SpanStore+"release").Status.Code != codes.Unset ||
-			attr(lease.Attributes, tracing.AttrResult) != "held" || lease.Status.Code != codes.Unset {
+		if lease := two.one(t, tracing.SpanLease); two.under(t, tracing.SpanLease,
+			tracing.SpanStore+"release").Status.Code != codes.Unset ||
+			attr(lease.Attributes, tracing.AttrResult) != "held" ||
+			lease.Status.Code != codes.Unset {
 			t.Errorf("the withdrawal is not under its lease, or that failed: %v", lease.Attributes)
 		}
 		_ = g.Unlock()
 
 		m := two.collected(t)
-		if sum(m[tracing.MetricAcquisitions], tracing.AttrResult, "timeout") != 1 || sum(m[tracing.MetricAcquisitions], tracing.AttrResult, "held") != 1 ||
-			sum(m[tracing.MetricContended], "", "") != 2 || sum(m[tracing.MetricWaiters], "", "") != 0 {
+		if sum(m[tracing.MetricAcquisitions], tracing.AttrResult, "timeout") != 1 ||
+			sum(m[tracing.MetricAcquisitions], tracing.AttrResult, "held") != 1 ||
+			sum(m[tracing.MetricContended], "", "") != 2 ||
+			sum(m[tracing.MetricWaiters], "", "") != 0 {
 			t.Errorf("metrics: %+v", m)
 		}
 		for process, waited := range map[*process]bool{one: false, two: true} {
-			for _, p := range process.collected(t)[tracing.MetricWait].(metricdata.Histogram[float64]).DataPoints {
+			waits, ok := process.collected(t)[tracing.MetricWait].(metricdata.Histogram[float64])
+			if !ok {
+				t.Fatal("no histogram of waits")
+			}
+			for _, p := range waits.DataPoints {
 				if v, ok := p.Attributes.Value(tracing.AttrContended); !ok || v.AsBool() != waited {
-					t.Errorf("a lock that waited: %v, is counted as one of %v", waited, p.Attributes.ToSlice())
+					t.Errorf("a lock that waited: %v, is counted as one of %v", waited,
+						p.Attributes.ToSlice())
 				}
 			}
 		}
@@ -328,7 +366,8 @@ func TestBlocked(t *testing.T) {
 		by := attribute.NewSet(tracing.AttrClass.String("order"),
 			tracing.AttrHolderService.String(attr(wait.Attributes, tracing.AttrHolderService)))
 		if p.Value != 3 || !p.Attributes.Equals(&by) {
-			t.Errorf("blocked for %v s by %v, want 3 s by %v", p.Value, p.Attributes.ToSlice(), by.ToSlice())
+			t.Errorf("blocked for %v s by %v, want 3 s by %v", p.Value, p.Attributes.ToSlice(),
+				by.ToSlice())
 		}
 	})
 }
@@ -347,36 +386,43 @@ func (s *silent) Renew(ctx context.Context, c backend.Claim) error {
 }
 
 func TestLoss(t *testing.T) {
-	for answer, cause := range map[error]string{errors.New("reset by test"): "expired", backend.ErrLost: "store"} {
+	for answer, cause := range map[error]string{
+		errors.New("reset by test"): "expired",
+		backend.ErrLost:             "store",
+	} {
 		t.Run(cause, func(t *testing.T) {
 			s := &silent{}
 			open := func() backend.Backend { s.Backend, s.answer = mem(), nil; return s }
-			bubble(t, open, setup{lock: locker.Config{TTL: 3 * time.Second}}, func(t *testing.T, p, _ *process) {
-				g := p.lock(t, "order-17")
-				time.Sleep(10 * time.Second)
-				if renewed := p.named(tracing.SpanRenew); len(renewed) > 0 {
-					t.Errorf("spans of renewals that went well: %v", renewed)
-				}
-				s.answer = answer
-				<-g.Lost()
-				synctest.Wait()
-				lock := p.one(t, "lock order")
-				if lock.Status.Code != codes.Error || attr(lock.Attributes, tracing.AttrCause) != cause {
-					t.Errorf("lock: %v %v", lock.Status, lock.Attributes)
-				}
-				renewal := p.named(tracing.SpanRenew)
-				if len(renewal) == 0 || renewal[0].Status.Code != codes.Error || renewal[0].Parent.SpanID() != id(lock) {
-					t.Errorf("renewals: %v", renewal)
-				}
-				m := p.collected(t)
-				if sum(m[tracing.MetricLost], tracing.AttrCause, cause) != 1 || sum(m[tracing.MetricHolds], "", "") != 0 ||
-					sum(m[tracing.MetricRenewals], tracing.AttrResult, "confirmed") < 9 {
-					t.Errorf("metrics: %+v", m)
-				}
-				if err := g.Unlock(); !errors.Is(err, locker.ErrLost) {
-					t.Error(err)
-				}
-			})
+			bubble(t, open, setup{lock: locker.Config{TTL: 3 * time.Second}},
+				func(t *testing.T, p, _ *process) {
+					g := p.lock(t, "order-17")
+					time.Sleep(10 * time.Second)
+					if renewed := p.named(tracing.SpanRenew); len(renewed) > 0 {
+						t.Errorf("spans of renewals that went well: %v", renewed)
+					}
+					s.answer = answer
+					<-g.Lost()
+					synctest.Wait()
+					lock := p.one(t, "lock order")
+					if lock.Status.Code != codes.Error ||
+						attr(lock.Attributes, tracing.AttrCause) != cause {
+						t.Errorf("lock: %v %v", lock.Status, lock.Attributes)
+					}
+					renewal := p.named(tracing.SpanRenew)
+					if len(renewal) == 0 || renewal[0].Status.Code != codes.Error ||
+						renewal[0].Parent.SpanID() != id(lock) {
+						t.Errorf("renewals: %v", renewal)
+					}
+					m := p.collected(t)
+					if sum(m[tracing.MetricLost], tracing.AttrCause, cause) != 1 ||
+						sum(m[tracing.MetricHolds], "", "") != 0 ||
+						sum(m[tracing.MetricRenewals], tracing.AttrResult, "confirmed") < 9 {
+						t.Errorf("metrics: %+v", m)
+					}
+					if err := g.Unlock(); !errors.Is(err, locker.ErrLost) {
+						t.Error(err)
+					}
+				})
 		})
 	}
 }
@@ -399,10 +445,13 @@ func TestReleaseThatFails(t *testing.T) {
 		}
 		lock := p.one(t, "lock order")
 		release := slices.MinFunc(p.named(tracing.SpanRelease), func(a, b tracetest.SpanStub) int {
-			return a.StartTime.Compare(b.StartTime) // the next attempt, behind the caller, fails at the instant at which this one ends
+			// The next attempt, behind the caller, fails at the instant at which this one ends.
+			return a.StartTime.Compare(b.StartTime)
 		})
-		if release.Status.Code != codes.Error || attr(release.Attributes, tracing.AttrError) != "unavailable" ||
-			release.Parent.SpanID() != id(lock) || release.EndTime.Sub(release.StartTime) != time.Second {
+		if release.Status.Code != codes.Error ||
+			attr(release.Attributes, tracing.AttrError) != "unavailable" ||
+			release.Parent.SpanID() != id(lock) ||
+			release.EndTime.Sub(release.StartTime) != time.Second {
 			t.Errorf("release: %+v", release)
 		}
 	})
@@ -413,7 +462,8 @@ func TestReleaseThatFails(t *testing.T) {
 func TestHolderThatIsNotSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := mem()
-		never, always := startProcess(t, b, setup{sampler: sdktrace.NeverSample()}), startProcess(t, b, setup{})
+		never, always := startProcess(t, b, setup{sampler: sdktrace.NeverSample()}),
+			startProcess(t, b, setup{})
 		g := never.lock(t, "order-17")
 		traceID := trace.SpanContextFromContext(g.Context()).TraceID().String()
 		for _, opts := range [][]locker.Option{nil, {locker.Shared()}} {
@@ -421,12 +471,15 @@ func TestHolderThatIsNotSampled(t *testing.T) {
 			if _, err := always.TryLock(t.Context(), "order-17", opts...); err == nil {
 				t.Fatal("granted twice")
 			}
-			_, err := always.Lock(t.Context(), "order-17", append(opts, locker.WaitLimit(time.Second))...)
+			_, err := always.Lock(t.Context(), "order-17",
+				append(opts, locker.WaitLimit(time.Second))...)
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatal(err)
 			}
-			for _, s := range append(always.named("lock order")[:1], always.one(t, tracing.SpanWait)) {
-				if len(s.Links) > 0 || attr(s.Attributes, tracing.AttrHolderTrace) != traceID || attr(s.Attributes, tracing.AttrHolderPID) == "" {
+			for _, s := range append(always.named("lock order")[:1],
+				always.one(t, tracing.SpanWait)) {
+				if len(s.Links) > 0 || attr(s.Attributes, tracing.AttrHolderTrace) != traceID ||
+					attr(s.Attributes, tracing.AttrHolderPID) == "" {
 					t.Errorf("%s: links %v, attributes %v", s.Name, s.Links, s.Attributes)
 				}
 			}
@@ -452,8 +505,10 @@ func TestHolderThatIsNotSampled(t *testing.T) {
 // What others write into the store is taken for a span only if it is one.
 func TestTraceparentsOfOthers(t *testing.T) {
 	for _, text := range []string{
-		"", "garbage", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-zz",
-		"00-00000000000000000000000000000000-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+		"", "garbage", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0",
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-zz",
+		"00-00000000000000000000000000000000-b7ad6b7169203331-01",
+		"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
 		"00_0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", strings.Repeat("x", 55),
 	} {
 		if tracing.ParseTraceparent(text).IsValid() {
@@ -463,7 +518,8 @@ func TestTraceparentsOfOthers(t *testing.T) {
 	const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0"
 	for _, flag := range []int{0, 1} {
 		text := good + fmt.Sprint(flag)
-		if sc := tracing.ParseTraceparent(text); !sc.IsRemote() || sc.IsSampled() != (flag == 1) || tracing.Traceparent(sc) != text {
+		if sc := tracing.ParseTraceparent(text); !sc.IsRemote() || sc.IsSampled() != (flag == 1) ||
+			tracing.Traceparent(sc) != text {
 			t.Errorf("%q is %v", text, sc)
 		}
 	}

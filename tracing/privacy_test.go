@@ -22,11 +22,12 @@ import (
 type naming struct{ backend.Backend }
 
 func (naming) TryAcquire(_ context.Context, c backend.Claim) (backend.Grant, error) {
-	return backend.Grant{}, fmt.Errorf("no %s, which is %q, in this store: %w", c.Key, c.Key, backend.ErrUnsafe)
+	return backend.Grant{}, fmt.Errorf("no %s, which is %q, in this store: %w", c.Key, c.Key,
+		backend.ErrUnsafe)
 }
 
-// What a span says of an error has the key if keys are shown, and else not, from four bytes on; what is
-// shorter also stands in other words, which stay as they are.
+// What a span says of an error has the key if keys are shown, and else not, from four bytes on;
+// what is shorter also stands in other words, which stay as they are.
 func TestKeysInErrors(t *testing.T) {
 	for _, test := range []struct {
 		key   string
@@ -40,7 +41,9 @@ func TestKeysInErrors(t *testing.T) {
 		{"e", false, true},
 	} {
 		t.Run(fmt.Sprint(test.key, " ", test.show), func(t *testing.T) {
-			cfg := tracing.Config{ShowKeys: test.show, KeyClass: func(string) string { return "any" }}
+			cfg := tracing.Config{ShowKeys: test.show, KeyClass: func(string) string {
+				return "any"
+			}}
 			open := func() backend.Backend { return naming{mem()} }
 			bubble(t, open, setup{cfg: cfg, unseen: test.show}, func(t *testing.T, p, _ *process) {
 				if _, err := p.Lock(t.Context(), test.key); !errors.Is(err, backend.ErrUnsafe) {
@@ -54,9 +57,11 @@ func TestKeysInErrors(t *testing.T) {
 					wrong++
 					says := s.Status.Description
 					quoted := fmt.Sprintf("%q", test.key)
-					got := strings.Contains(says, test.key) || strings.Contains(says, quoted[1:len(quoted)-1])
+					got := strings.Contains(says, test.key) ||
+						strings.Contains(says, quoted[1:len(quoted)-1])
 					if got != test.shown || !strings.Contains(says, " in this store") {
-						t.Errorf("%s says %q; with the key: %v, want %v", s.Name, says, got, test.shown)
+						t.Errorf("%s says %q; with the key: %v, want %v", s.Name, says, got,
+							test.shown)
 					}
 				}
 				if wrong == 0 {
@@ -67,8 +72,9 @@ func TestKeysInErrors(t *testing.T) {
 	}
 }
 
-// Each wait of LogOver or more is one line, with the key if keys are shown; without LogOver there is none.
-// One of BarsOver or more is drawn and counted. A wait because of nobody in particular is logged, too.
+// Each wait of LogOver or more is one line, with the key if keys are shown; without LogOver there
+// is none. One of BarsOver or more is drawn and counted. A wait because of nobody in particular is
+// logged, too.
 func TestLogOverAndBarsOver(t *testing.T) {
 	quarantined := func() backend.Backend {
 		return membackend.NewWith(membackend.Config{Quarantine: 40 * time.Second})
@@ -109,9 +115,11 @@ func TestLogOverAndBarsOver(t *testing.T) {
 				span := p.one(t, tracing.SpanWait)
 				blocked, _ := p.collected(t)[tracing.MetricBlocked].(metricdata.Sum[float64])
 				told := span.EndTime.Sub(span.StartTime) >= test.bars
-				if bars := p.bars(span); len(bars) != test.drawn || len(blocked.DataPoints) != test.drawn ||
+				if bars := p.bars(span); len(bars) != test.drawn ||
+					len(blocked.DataPoints) != test.drawn ||
 					has(span.Attributes, tracing.AttrHolders) != told {
-					t.Errorf("%d bars, counted %v; %v", len(bars), blocked.DataPoints, span.Attributes)
+					t.Errorf("%d bars, counted %v; %v", len(bars), blocked.DataPoints,
+						span.Attributes)
 				}
 			})
 		})

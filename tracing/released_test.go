@@ -18,9 +18,9 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// A holder learns from its release who waited in other processes: the span says how many, together with
-// those of its own process, and links to the one that was next, if that has waited for long enough to be
-// kept by tail sampling.
+// A holder learns from its release who waited in other processes: the span says how many, together
+// with those of its own process, and links to the one that was next, if that has waited for long
+// enough to be kept by tail sampling.
 func TestHolderLearnsWhomItBlocked(t *testing.T) {
 	for _, test := range []struct {
 		pods, local int
@@ -32,11 +32,17 @@ func TestHolderLearnsWhomItBlocked(t *testing.T) {
 		{pods: 0, held: time.Second},
 		{pods: 5, held: 60 * time.Millisecond},
 		{pods: 5, held: 700 * time.Millisecond, links: 1},
-		{pods: 4, held: 701 * time.Millisecond, sampler: sdktrace.NeverSample()}, // the link would lead nowhere
+		// the link would lead nowhere
+		{pods: 4, held: 701 * time.Millisecond, sampler: sdktrace.NeverSample()},
 		{pods: 2, local: 3, held: 700 * time.Millisecond, links: 1},
-		{pods: 2, local: 3, held: 700 * time.Millisecond, opts: []locker.Option{locker.Shared()}, links: 1}, // each with a place of its own
+		// each with a place of its own
+		{
+			pods: 2, local: 3, held: 700 * time.Millisecond, opts: []locker.Option{locker.Shared()},
+			links: 1,
+		},
 	} {
-		t.Run(fmt.Sprintf("%d+%d of %v, %d options", test.pods, test.local, test.held, len(test.opts)), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d+%d of %v, %d options", test.pods, test.local, test.held,
+			len(test.opts)), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := distant{mem(), time.Millisecond}
 				start := func(name string, sampler sdktrace.Sampler) *process {
@@ -65,7 +71,8 @@ func TestHolderLearnsWhomItBlocked(t *testing.T) {
 				span := holder.named("lock order")[0] // the first to end
 				least := test.pods + test.local
 				most := least
-				if test.local > 0 && test.opts == nil { // the process may queue again before its release is executed
+				// The process may queue again before its release is executed.
+				if test.local > 0 && test.opts == nil {
 					most++
 				}
 				got := 0

@@ -109,14 +109,18 @@ func (p *op) made() trace.Span {
 // link adds a link, unless it would lead nowhere.
 func (p *op) link(to trace.SpanContext, kind string) {
 	if to.IsSampled() {
-		p.span.AddLink(trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{AttrLink.String(kind)}})
+		p.span.AddLink(trace.Link{
+			SpanContext: to,
+			Attributes:  []attribute.KeyValue{AttrLink.String(kind)},
+		})
 	}
 }
 
 // end ends the span, but for a deferred one that did not take long enough and did not go wrong.
 func (p *op) end(took time.Duration, what string, err error) {
 	wrong := err != nil && failed(what)
-	if _, isDeferred := p.span.(*deferredSpan); isDeferred && !wrong && took < p.o.cfg.SpansOver { // safeguard: spans-wrong
+	// safeguard: spans-wrong
+	if _, isDeferred := p.span.(*deferredSpan); isDeferred && !wrong && took < p.o.cfg.SpansOver {
 		return
 	}
 	span := p.made()
@@ -130,8 +134,9 @@ func (p *op) end(took time.Duration, what string, err error) {
 // A lock is one Lock or TryLock, from the call to the end of the hold.
 type lock struct {
 	op
-	alone bool   // it is exclusive
-	tells string // its claim: the traceparent of its own span or, if that is put off, of the caller's
+	alone bool // it is exclusive
+	// its claim: the traceparent of its own span or, if that is put off, of the caller's
+	tells string
 
 	attempts int  // with a claim of its own
 	refused  bool // one of them was
@@ -142,7 +147,9 @@ type lock struct {
 	queue int        // how many claims waited at the store when it was released
 }
 
-func (o *Observer) beginLock(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
+func (o *Observer) beginLock(ctx context.Context,
+	h locker.Hold,
+) (context.Context, func(locker.Hold, error)) {
 	l := &lock{op: op{o: o, class: o.class(h), key: h.Key}, alone: h.Mode == backend.Exclusive}
 	l.lock, l.name = l, l.class.lock
 	ctx = l.begin(ctx)
@@ -158,13 +165,15 @@ func (l *lock) named() trace.SpanContext { return trace.SpanContextFromContext(l
 func (l *lock) acquired(result string, now time.Time, err error) {
 	m, c := &l.o.metrics, l.class
 	of, waits := c.granted, c.free
-	contended := l.refused || l.waited && l.attempts == 0 && (err == nil || errors.Is(err, backend.ErrHeld))
+	contended := l.refused || l.waited && l.attempts == 0 &&
+		(err == nil || errors.Is(err, backend.ErrHeld))
 	if contended {
 		m.contended.Add(l.ctx, 1, c.all)
 		waits = c.held
 	}
 	if result != ResultGranted {
-		of, waits = c.with(AttrResult.String(result)), c.with(AttrResult.String(result), AttrContended.Bool(contended))
+		of = c.with(AttrResult.String(result))
+		waits = c.with(AttrResult.String(result), AttrContended.Bool(contended))
 	}
 	m.wait.Record(l.ctx, now.Sub(l.began).Seconds(), waits)
 	m.acquisitions.Add(l.ctx, 1, of)
@@ -179,7 +188,8 @@ func (l *lock) grant(lease locker.Lease) {
 	l.acquired(ResultGranted, now, nil)
 	if lease.TookOver != 0 {
 		l.o.metrics.takenOver.Add(l.ctx, 1, l.class.all)
-		l.span.SetAttributes(AttrTakenOver.Int64(int64(lease.TookOver))) //nolint:gosec // as in token
+		//nolint:gosec // as in token
+		l.span.SetAttributes(AttrTakenOver.Int64(int64(lease.TookOver)))
 	}
 	l.hold = blame.Hold{Meta: lease.Claim, Token: lease.Token, Here: l, Alone: l.alone, From: now}
 	l.o.blame.Begin(l.key, &l.hold)
@@ -196,7 +206,8 @@ func (l *lock) grant(lease locker.Lease) {
 		l.link(parseTraceparent(lease.Claim.Traceparent), LinkLease)
 	}
 	if p, ok := l.o.leases.Load(lease.Claim.Traceparent); ok {
-		p.(*op).link(l.named(), LinkUsedBy) //nolint:errcheck,forcetypeassert // nothing else is in it
+		//nolint:errcheck,forcetypeassert // nothing else is in it
+		p.(*op).link(l.named(), LinkUsedBy)
 	}
 }
 
@@ -256,7 +267,9 @@ func (l *lock) beginWait(ctx context.Context) (context.Context, func(locker.Hold
 			w.blockedBy(all)
 			if took >= l.o.cfg.BarsOver {
 				unheld, unknown := blame.Gaps(all, on.Since, now, err == nil && l.passed)
-				w.span.SetAttributes(AttrHolders.Int(len(all)), AttrUnheld.Float64(unheld.Seconds()), AttrUnexplained.Float64(unknown.Seconds()))
+				w.span.SetAttributes(AttrHolders.Int(len(all)),
+					AttrUnheld.Float64(unheld.Seconds()),
+					AttrUnexplained.Float64(unknown.Seconds()))
 				if len(all) > maxBars {
 					w.others(all[maxBars:]) // safeguard: bars-others
 				}
@@ -272,19 +285,25 @@ func (l *lock) beginWait(ctx context.Context) (context.Context, func(locker.Hold
 // blocked counts for how long a wait was for whom.
 func (l *lock) blocked(all []blame.Interval) {
 	for i := range all {
-		by := attribute.NewSet(l.class.attrs[0], AttrHolderService.String(l.o.holders.Of(all[i].Who.Meta.Service)))
+		by := attribute.NewSet(l.class.attrs[0],
+			AttrHolderService.String(l.o.holders.Of(all[i].Who.Meta.Service)))
 		l.o.metrics.blocked.Add(l.ctx, all[i].For().Seconds(), metric.WithAttributeSet(by))
 	}
 }
 
-// deadlock tells that a wait is one of those that wait for each other. It may be called while the wait goes on.
+// deadlock tells that a wait is one of those that wait for each other. It may be called while the
+// wait goes on.
 func (p *op) deadlock(cycle []locker.Waiting) {
 	p.o.metrics.deadlocks.Add(p.ctx, 1, p.class.all)
 	var services, places, keys []string
 	for _, w := range cycle {
-		services, places, keys = append(services, w.Who.Service), append(places, w.Where), append(keys, w.Holds)
+		services, places = append(services, w.Who.Service), append(places, w.Where)
+		keys = append(keys, w.Holds)
 	}
-	attrs := []attribute.KeyValue{AttrError.String(ResultDeadlock), AttrServices.StringSlice(services), AttrPlaces.StringSlice(places)}
+	attrs := []attribute.KeyValue{
+		AttrError.String(ResultDeadlock),
+		AttrServices.StringSlice(services), AttrPlaces.StringSlice(places),
+	}
 	if p.o.cfg.ShowKeys {
 		attrs = append(attrs, AttrKeys.StringSlice(keys))
 	}
@@ -310,8 +329,8 @@ func (p *op) others(all []blame.Interval) {
 	p.span.SetAttributes(AttrOthers.Int(len(all)), AttrOthersHeld.Float64(sum.Seconds()))
 }
 
-// bars draws who was in the way: a finished span below the wait for each hold, with a link to the holder's, if
-// that was sampled and is kept.
+// bars draws who was in the way: a finished span below the wait for each hold, with a link to the
+// holder's, if that was sampled and is kept.
 func (p *op) bars(all []blame.Interval, inVain bool, mode backend.Mode) {
 	ctx := trace.ContextWithSpan(p.ctx, p.span)
 	for i := range all {
@@ -319,14 +338,18 @@ func (p *op) bars(all []blame.Interval, inVain bool, mode backend.Mode) {
 		sc := holderSpan(&c.Who)
 		attrs := whom(&c.Who, sc)
 		if c.Who.Token != 0 {
-			attrs = append(attrs, AttrHolderToken.Int64(int64(c.Who.Token))) //nolint:gosec // as in token
+			//nolint:gosec // as in token
+			attrs = append(attrs, AttrHolderToken.Int64(int64(c.Who.Token)))
 		}
 		if end := ending(&c.Who, inVain); end != "" {
 			attrs = append(attrs, AttrHolderEnd.String(end))
 		}
 		opts := []trace.SpanStartOption{trace.WithAttributes(attrs...), trace.WithTimestamp(c.From)}
 		if sc.IsSampled() && spanKept(&c.Who, inVain, mode) {
-			opts = append(opts, trace.WithLinks(trace.Link{SpanContext: sc, Attributes: []attribute.KeyValue{AttrLink.String(LinkBlockedBy)}}))
+			opts = append(opts, trace.WithLinks(trace.Link{
+				SpanContext: sc,
+				Attributes:  []attribute.KeyValue{AttrLink.String(LinkBlockedBy)},
+			}))
 		}
 		_, s := p.o.tracer.Start(ctx, SpanHeldBy+cmp.Or(c.Who.Meta.Service, "unknown"), opts...)
 		s.End(trace.WithTimestamp(c.To))
@@ -348,9 +371,10 @@ func ending(who *blame.Hold, inVain bool) string {
 	return ""
 }
 
-// spanKept reports whether the span of a holder is known to have ended, and to say that somebody waited, for which tail sampling keeps it
-// (docs/tracing.md). That of one that goes on is not there yet, and that of one that died never will be. Of an exclusive lock a hold
-// has ended when the wait was granted it; of several permits another may have been given back.
+// spanKept reports whether the span of a holder is known to have ended, and to say that somebody
+// waited, for which tail sampling keeps it (docs/tracing.md). That of one that goes on is not there
+// yet, and that of one that died never will be. Of an exclusive lock a hold has ended when the wait
+// was granted it; of several permits another may have been given back.
 func spanKept(who *blame.Hold, inVain bool, mode backend.Mode) bool {
 	switch {
 	case who.Lapsed:
@@ -412,8 +436,8 @@ func (p *op) attempted(h locker.Hold, err error) {
 	p.span.AddEvent(EventAttempt, trace.WithAttributes(attrs...))
 }
 
-// tookOver takes note that the hold of a token ran out, if it is that of whom the last refusal named: then
-// nobody was granted the key in between.
+// tookOver takes note that the hold of a token ran out, if it is that of whom the last refusal
+// named: then nobody was granted the key in between.
 func (p *op) tookOver(token uint64) {
 	if token != 0 && token == p.last { // safeguard: took-over-named
 		p.o.blame.Lapsed(p.key, p.holder)
@@ -424,7 +448,10 @@ func holder(m backend.Meta) []attribute.KeyValue {
 	if m.Service == "" && m.Host == "" && m.PID == 0 {
 		return nil
 	}
-	attrs := []attribute.KeyValue{AttrHolderService.String(m.Service), AttrHolderHost.String(m.Host), AttrHolderPID.Int(m.PID)}
+	attrs := []attribute.KeyValue{
+		AttrHolderService.String(m.Service),
+		AttrHolderHost.String(m.Host), AttrHolderPID.Int(m.PID),
+	}
 	if m.Note != "" {
 		attrs = append(attrs, AttrHolderNote.String(m.Note))
 	}
@@ -432,7 +459,9 @@ func holder(m backend.Meta) []attribute.KeyValue {
 }
 
 // beginLease begins what the process asks for on behalf of its cohort.
-func (o *Observer) beginLease(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
+func (o *Observer) beginLease(ctx context.Context,
+	h locker.Hold,
+) (context.Context, func(locker.Hold, error)) {
 	p := &op{o: o, class: o.class(h), key: h.Key, name: SpanLease}
 	ctx = p.begin(ctx)
 	tells := traceparent(p.span.SpanContext())
@@ -454,7 +483,9 @@ func (o *Observer) beginLease(ctx context.Context, h locker.Hold) (context.Conte
 }
 
 // beginRequest counts renewals, and makes a span of a renewal or a release that fails.
-func (o *Observer) beginRequest(ctx context.Context, what string) (context.Context, func(locker.Hold, error)) {
+func (o *Observer) beginRequest(ctx context.Context,
+	what string,
+) (context.Context, func(locker.Hold, error)) {
 	began := time.Now()
 	return ctx, func(h locker.Hold, err error) {
 		result, name := resultOf(err, ResultConfirmed), SpanRelease
@@ -465,14 +496,18 @@ func (o *Observer) beginRequest(ctx context.Context, what string) (context.Conte
 		if !failed(result) || name == SpanRelease && result == ResultLost {
 			return // it went well, or the store knows of no hold: a lock tells that itself
 		}
-		p := &op{o: o, ctx: ctx, class: o.class(h), key: h.Key, name: name, began: began, span: &deferredSpan{}}
+		p := &op{
+			o: o, ctx: ctx, class: o.class(h), key: h.Key, name: name, began: began,
+			span: &deferredSpan{},
+		}
 		p.span.SetAttributes(AttrResult.String(result))
 		p.end(0, result, err)
 	}
 }
 
 func token(t uint64) attribute.KeyValue {
-	return AttrToken.Int64(int64(t)) //nolint:gosec // tokens are microseconds and counters, far below 2^63
+	//nolint:gosec // tokens are microseconds and counters, far below 2^63
+	return AttrToken.Int64(int64(t))
 }
 
 // traceparent is sc in the W3C form, or "" if it is not valid.
@@ -485,6 +520,7 @@ func traceparent(sc trace.SpanContext) string {
 // parseTraceparent reads what another process wrote; what is not a traceparent is an invalid
 // SpanContext.
 func parseTraceparent(s string) trace.SpanContext {
-	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": s})
+	ctx := propagation.TraceContext{}.Extract(context.Background(),
+		propagation.MapCarrier{"traceparent": s})
 	return trace.SpanContextFromContext(ctx)
 }

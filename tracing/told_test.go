@@ -61,7 +61,9 @@ func (m choosy) Float64Counter(
 	return noop.Float64Counter{}, m.says(name)
 }
 
-func (m choosy) Int64Counter(name string, _ ...metricapi.Int64CounterOption) (metricapi.Int64Counter, error) {
+func (m choosy) Int64Counter(name string,
+	_ ...metricapi.Int64CounterOption,
+) (metricapi.Int64Counter, error) {
 	return noop.Int64Counter{}, m.says(name)
 }
 
@@ -90,9 +92,11 @@ func TestInstrumentThatIsRefused(t *testing.T) {
 	}
 	for _, name := range []string{
 		tracing.MetricWait, tracing.MetricHold, tracing.MetricBlocked, tracing.MetricAcquisitions,
-		tracing.MetricContended, tracing.MetricLost, tracing.MetricTakenOver, tracing.MetricRenewals,
+		tracing.MetricContended, tracing.MetricLost, tracing.MetricTakenOver,
+		tracing.MetricRenewals,
 		tracing.MetricPasses, tracing.MetricQuarantined,
-		tracing.MetricDeadlocks, tracing.MetricWaiters, tracing.MetricHolds, tracing.MetricOldestWait,
+		tracing.MetricDeadlocks, tracing.MetricWaiters, tracing.MetricHolds,
+		tracing.MetricOldestWait,
 		tracing.MetricLongestHold, "callback",
 	} {
 		o, err := tracing.NewObserver(tracing.Config{Meter: provider{meter: choosy{refuses: name}}})
@@ -102,8 +106,8 @@ func TestInstrumentThatIsRefused(t *testing.T) {
 	}
 }
 
-// The gauges are of the oldest of what waits and holds now. What is over counts no more, though others
-// still wait for the key. Who waited and gave up has waited all the same.
+// The gauges are of the oldest of what waits and holds now. What is over counts no more, though
+// others still wait for the key. Who waited and gave up has waited all the same.
 func TestPresentWaitsAndHolds(t *testing.T) {
 	bubble(t, mem, setup{unseen: true}, func(t *testing.T, p, _ *process) {
 		expect := func(waiters, holds int64, oldest, longest float64) {
@@ -111,7 +115,8 @@ func TestPresentWaitsAndHolds(t *testing.T) {
 			synctest.Wait()
 			m := p.collected(t)
 			w, h := sum(m[tracing.MetricWaiters], "", ""), sum(m[tracing.MetricHolds], "", "")
-			o, l := gauge(m[tracing.MetricOldestWait], "order"), gauge(m[tracing.MetricLongestHold], "order")
+			o, l := gauge(m[tracing.MetricOldestWait], "order"), gauge(m[tracing.MetricLongestHold],
+				"order")
 			if w != waiters || h != holds || o != oldest || l != longest {
 				t.Errorf("%d wait for up to %v s, %d hold for up to %v s; want %d, %v, %d, %v",
 					w, o, h, l, waiters, oldest, holds, longest)
@@ -144,8 +149,9 @@ func TestPresentWaitsAndHolds(t *testing.T) {
 	})
 }
 
-// A lock that found the key held is counted so, whether the store said it or others of its process waited
-// already, and whatever came of it. What waited for the store is not. Nothing else is counted.
+// A lock that found the key held is counted so, whether the store said it or others of its process
+// waited already, and whatever came of it. What waited for the store is not. Nothing else is
+// counted.
 func TestContended(t *testing.T) {
 	quarantined := func() backend.Backend {
 		return membackend.NewWith(membackend.Config{Quarantine: 40 * time.Second})
@@ -159,7 +165,8 @@ func TestContended(t *testing.T) {
 	}{
 		"free": {open: mem, waits: map[string]int64{tracing.ResultGranted: 1}},
 		"held": {
-			open: mem, held: true, limit: time.Hour, contended: map[string]int64{tracing.ResultGranted: 2},
+			open: mem, held: true, limit: time.Hour,
+			contended: map[string]int64{tracing.ResultGranted: 2},
 		},
 		"held for too long": {
 			open: mem, held: true, limit: time.Second,
@@ -189,9 +196,11 @@ func TestContended(t *testing.T) {
 				if name == "free" {
 					lock := two.one(t, "lock order")
 					for _, key := range []attribute.Key{
-						tracing.AttrWaiters, tracing.AttrPasses, tracing.AttrAttempts, tracing.AttrCause,
+						tracing.AttrWaiters, tracing.AttrPasses, tracing.AttrAttempts,
+						tracing.AttrCause,
 					} {
-						if has(lock.Attributes, key) || !slices.Equal(events(lock), []string{"granted"}) {
+						if has(lock.Attributes, key) ||
+							!slices.Equal(events(lock), []string{"granted"}) {
 							t.Errorf("attributes %v, events %q", lock.Attributes, events(lock))
 						}
 					}
@@ -226,12 +235,15 @@ func TestContended(t *testing.T) {
 	}
 }
 
-// With SpansOver there is a span of what takes as long, to the nanosecond, and of what goes wrong, however
-// soon; not of a TryLock of a held key. It has the links that it would have had, and those behind a lease
-// link to a request, too.
+// With SpansOver there is a span of what takes as long, to the nanosecond, and of what goes wrong,
+// however soon; not of a TryLock of a held key. It has the links that it would have had, and those
+// behind a lease link to a request, too.
 func TestSpansOverOfWhatIsWrong(t *testing.T) {
 	const over = time.Second
-	s := setup{cfg: tracing.Config{SpansOver: over}, unseen: true, lock: locker.Config{TTL: 3 * time.Second}}
+	s := setup{
+		cfg: tracing.Config{SpansOver: over}, unseen: true,
+		lock: locker.Config{TTL: 3 * time.Second},
+	}
 	t.Run("links", func(t *testing.T) {
 		bubble(t, mem, s, func(t *testing.T, one, two *process) {
 			var all sync.WaitGroup
@@ -247,7 +259,8 @@ func TestSpansOverOfWhatIsWrong(t *testing.T) {
 				t.Errorf("who held links to %v", to)
 			}
 			last := one.under(t, "waits for that", "lock order")
-			if got := one.blockers(one.waitOf(t, last)); !slices.Contains(got, id(two.one(t, "waits"))) {
+			if got := one.blockers(one.waitOf(t, last)); !slices.Contains(got,
+				id(two.one(t, "waits"))) {
 				t.Errorf("blocked by %v, want among them %v", got, id(two.one(t, "waits")))
 			}
 			took, n := waits.EndTime.Sub(waits.StartTime), len(one.named("lock order"))
@@ -257,7 +270,9 @@ func TestSpansOverOfWhatIsWrong(t *testing.T) {
 		})
 	})
 	t.Run("refused", func(t *testing.T) {
-		bubble(t, func() backend.Backend { return refusing{mem()} }, s, func(t *testing.T, p, _ *process) {
+		bubble(t, func() backend.Backend {
+			return refusing{mem()}
+		}, s, func(t *testing.T, p, _ *process) {
 			if _, err := p.Lock(t.Context(), "order-17"); !errors.Is(err, backend.ErrUnsafe) {
 				t.Fatal(err)
 			}
@@ -269,7 +284,8 @@ func TestSpansOverOfWhatIsWrong(t *testing.T) {
 			_, renewed := p.begin(t.Context(), locker.OpRenew, backend.Exclusive)
 			renewed(backend.ErrUnavailable)
 			renewal := p.one(t, tracing.SpanRenew)
-			if got := attr(renewal.Attributes, tracing.AttrResult); got != tracing.ResultUnavailable {
+			if got := attr(renewal.Attributes,
+				tracing.AttrResult); got != tracing.ResultUnavailable {
 				t.Errorf("the result of the renewal is %q", got)
 			}
 		})
@@ -277,15 +293,17 @@ func TestSpansOverOfWhatIsWrong(t *testing.T) {
 }
 
 // begin begins an operation of one key as a client does, and returns what ends it.
-func (p *process) begin(ctx context.Context, op locker.Op, mode backend.Mode) (context.Context, func(error)) {
+func (p *process) begin(ctx context.Context, op locker.Op,
+	mode backend.Mode,
+) (context.Context, func(error)) {
 	h := locker.Hold{Key: "order-17", Class: "order", Mode: mode}
 	ctx, end := p.obs.Begin(ctx, op, h)
 	return ctx, func(err error) { end(h, err) }
 }
 
-// While a lease is handed on inside the process nobody holds; when the store grants another, or none comes,
-// it is not known who did. A wait that was granted is no error if its caller's time runs out at the same
-// moment, and what one failed by is said as it is.
+// While a lease is handed on inside the process nobody holds; when the store grants another, or
+// none comes, it is not known who did. A wait that was granted is no error if its caller's time
+// runs out at the same moment, and what one failed by is said as it is.
 func TestEndOfAWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		reason          locker.WakeReason
@@ -332,11 +350,14 @@ func TestEndOfAWait(t *testing.T) {
 	}
 }
 
-// A holder links to who was next from 600 milliseconds on. That a lease is released is told as well, and
-// leads nowhere.
+// A holder links to who was next from 600 milliseconds on. That a lease is released is told as
+// well, and leads nowhere.
 func TestNextOfARelease(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	for waited, want := range map[time.Duration]int{600*time.Millisecond - 1: 0, 600 * time.Millisecond: 1} {
+	for waited, want := range map[time.Duration]int{
+		600*time.Millisecond - 1: 0,
+		600 * time.Millisecond:   1,
+	} {
 		bubble(t, mem, setup{}, func(t *testing.T, p, _ *process) {
 			next := backend.Meta{Since: time.Now().Add(-waited), Traceparent: parent}
 			released := backend.Released{Waiting: 3, Next: next}
@@ -347,19 +368,22 @@ func TestNextOfARelease(t *testing.T) {
 				end(nil)
 			}
 			lock := p.one(t, "lock order")
-			n, waiters := len(links(lock, tracing.LinkNext)), attr(lock.Attributes, tracing.AttrWaiters)
+			n, waiters := len(links(lock, tracing.LinkNext)), attr(lock.Attributes,
+				tracing.AttrWaiters)
 			if n != want || waiters != "3" {
-				t.Errorf("after %v: %d links to who is next, want %d; %v", waited, n, want, lock.Attributes)
+				t.Errorf("after %v: %d links to who is next, want %d; %v", waited, n, want,
+					lock.Attributes)
 			}
-			if s := p.one(t, tracing.SpanLease); len(s.Links) > 0 || has(s.Attributes, tracing.AttrCause) {
+			if s := p.one(t, tracing.SpanLease); len(s.Links) > 0 ||
+				has(s.Attributes, tracing.AttrCause) {
 				t.Errorf("the lease has links %v, attributes %v", s.Links, s.Attributes)
 			}
 		})
 	}
 }
 
-// endings are who is drawn below a wait, from left to right: how each hold ended and to how many spans its
-// bar links.
+// endings are who is drawn below a wait, from left to right: how each hold ended and to how many
+// spans its bar links.
 func (p *process) endings(wait tracetest.SpanStub) (all []string) {
 	for _, b := range inOrder(p.bars(wait)) {
 		end := "-"
@@ -376,9 +400,9 @@ func has(attrs []attribute.KeyValue, key attribute.Key) bool {
 	return slices.ContainsFunc(attrs, func(a attribute.KeyValue) bool { return a.Key == key })
 }
 
-// Bars say of each hold whether it is over, and link to it if so, or if that is about to be told. Of two
-// permits one goes on. Who gave up waited for one that had ended and one that goes on. No lease has run
-// out.
+// Bars say of each hold whether it is over, and link to it if so, or if that is about to be told.
+// Of two permits one goes on. Who gave up waited for one that had ended and one that goes on. No
+// lease has run out.
 func TestBarsOfThisProcess(t *testing.T) {
 	for name, test := range map[string]struct {
 		mode backend.Mode
@@ -386,8 +410,11 @@ func TestBarsOfThisProcess(t *testing.T) {
 		err  error
 		want []string
 	}{
-		"permits":   {backend.Permit, false, nil, []string{`released 1`, `- 0`}},
-		"given up":  {backend.Exclusive, false, context.Canceled, []string{`released 1`, `holding 0`}},
+		"permits": {backend.Permit, false, nil, []string{`released 1`, `- 0`}},
+		"given up": {
+			backend.Exclusive, false, context.Canceled,
+			[]string{`released 1`, `holding 0`},
+		},
 		"told late": {backend.Exclusive, true, nil, []string{`- 1`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -430,8 +457,8 @@ func TestBarsOfThisProcess(t *testing.T) {
 	}
 }
 
-// What a refusal says of the holder is told, as far as it says anything. A store without tokens says
-// nothing of how a hold ended.
+// What a refusal says of the holder is told, as far as it says anything. A store without tokens
+// says nothing of how a hold ended.
 func TestRefusalWithoutAToken(t *testing.T) {
 	for name, test := range map[string]struct {
 		holder backend.Meta
@@ -495,8 +522,8 @@ func (s answering) Inspect(context.Context, string) (backend.State, error) {
 	return backend.State{}, s.err
 }
 
-// Each request to a wrapped store is a span, which says which store it is, where, and what became of it. It
-// is an error if there was no definite answer, or a refusal, and that has no key.
+// Each request to a wrapped store is a span, which says which store it is, where, and what became
+// of it. It is an error if there was no definite answer, or a refusal, and that has no key.
 func TestRequestsOfAStore(t *testing.T) {
 	const key = "user:jo-secretkey"
 	for name, test := range map[string]struct {
@@ -523,11 +550,23 @@ func TestRequestsOfAStore(t *testing.T) {
 			test.store.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 			b, c := tracing.Wrap(answering{mem(), test.err}, test.store), backend.Claim{Key: key}
 			for request, send := range map[string]func(context.Context) error{
-				"acquire": func(ctx context.Context) error { _, err := b.TryAcquire(ctx, c); return err },
-				"renew":   func(ctx context.Context) error { return b.Renew(ctx, c) },
-				"release": func(ctx context.Context) error { _, err := b.Release(ctx, c); return err },
-				"watch":   func(ctx context.Context) error { _, err := b.Watch(ctx, c); return err },
-				"inspect": func(ctx context.Context) error { _, err := b.Inspect(ctx, key); return err },
+				"acquire": func(ctx context.Context) error {
+					_, err := b.TryAcquire(ctx, c)
+					return err
+				},
+				"renew": func(ctx context.Context) error { return b.Renew(ctx, c) },
+				"release": func(ctx context.Context) error {
+					_, err := b.Release(ctx, c)
+					return err
+				},
+				"watch": func(ctx context.Context) error {
+					_, err := b.Watch(ctx, c)
+					return err
+				},
+				"inspect": func(ctx context.Context) error {
+					_, err := b.Inspect(ctx, key)
+					return err
+				},
 			} {
 				spans.Reset()
 				if err := send(t.Context()); !errors.Is(err, test.err) {
@@ -548,15 +587,18 @@ func TestRequestsOfAStore(t *testing.T) {
 					wrong = result
 				}
 				for key, want := range map[attribute.Key]string{
-					tracing.AttrResult: result, tracing.AttrError: wrong, tracing.AttrOperation: request,
-					tracing.AttrStore: test.named, tracing.AttrSystem: test.system,
+					tracing.AttrResult: result, tracing.AttrError: wrong,
+					tracing.AttrOperation: request,
+					tracing.AttrStore:     test.named, tracing.AttrSystem: test.system,
 					tracing.AttrServer: test.server, tracing.AttrPort: test.port,
 				} {
 					if attr(s.Attributes, key) != want || has(s.Attributes, key) != (want != "") {
-						t.Errorf("%s says %s %q, want %q", s.Name, key, attr(s.Attributes, key), want)
+						t.Errorf("%s says %s %q, want %q", s.Name, key, attr(s.Attributes, key),
+							want)
 					}
 				}
-				if s.Status.Description != test.says || (s.Status.Code == codes.Error) != (wrong != "") {
+				if s.Status.Description != test.says ||
+					(s.Status.Code == codes.Error) != (wrong != "") {
 					t.Errorf("%s: %+v, want %q", s.Name, s.Status, test.says)
 				}
 				granted := result == tracing.ResultGranted
@@ -571,9 +613,9 @@ func TestRequestsOfAStore(t *testing.T) {
 	}
 }
 
-// Those who told how long they held are drawn with the token that they told. A hold that ended in a store's
-// queue was handed over, and links to the holder's span, which knew of the wait; one that was only
-// announced was released.
+// Those who told how long they held are drawn with the token that they told. A hold that ended in a
+// store's queue was handed over, and links to the holder's span, which knew of the wait; one that
+// was only announced was released.
 func TestHoldersThatTold(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for reason, want := range map[locker.WakeReason][]string{
@@ -606,11 +648,14 @@ func TestHoldersThatTold(t *testing.T) {
 	}
 }
 
-// Who waits without a place in the queue knows those whom the store names, one after the other, and that
-// the last of them died; of a holder without a trace there is none to look up. With a claim of its own the
-// lock says how often it asked.
+// Who waits without a place in the queue knows those whom the store names, one after the other, and
+// that the last of them died; of a holder without a trace there is none to look up. With a claim of
+// its own the lock says how often it asked.
 func TestNamedWhileOneWaits(t *testing.T) {
-	for name, opts := range map[string][]locker.Option{"together": nil, "alone": {locker.Reentrant("me")}} {
+	for name, opts := range map[string][]locker.Option{
+		"together": nil,
+		"alone":    {locker.Reentrant("me")},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := setup{lock: locker.Config{Wait: waiting.Config{Mode: waiting.Poll}}}
 			bubble(t, mem, s, func(t *testing.T, p, _ *process) {

@@ -28,12 +28,14 @@ type Store struct {
 	// default none.
 	Name, System string
 
-	Address string // of the server, host or host:port, for server.address and server.port; default none
+	// of the server, host or host:port, for server.address and server.port; default none
+	Address string
 }
 
-// Wrap returns b with a span for each request to the store, but for heartbeats and for releases of what
-// several gave up, which are nobody's in particular. It forwards everything, and closes b when it is closed. Wrap the
-// nodes of a quorum one by one to see each one's answer. Whoever knows b by its type must look at it before wrapping.
+// Wrap returns b with a span for each request to the store, but for heartbeats and for releases of
+// what several gave up, which are nobody's in particular. It forwards everything, and closes b when
+// it is closed. Wrap the nodes of a quorum one by one to see each one's answer. Whoever knows b by
+// its type must look at it before wrapping.
 func Wrap(b backend.Backend, s Store) backend.Backend {
 	if s.Name == "" {
 		s.Name, _, _ = strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", b), "*"), ".")
@@ -57,7 +59,8 @@ func Wrap(b backend.Backend, s Store) backend.Backend {
 
 func tracerOf(tp trace.TracerProvider) trace.Tracer {
 	tp = cmp.Or(tp, otel.GetTracerProvider())
-	return tp.Tracer(scope, trace.WithInstrumentationVersion(version()), trace.WithSchemaURL(schema))
+	return tp.Tracer(scope, trace.WithInstrumentationVersion(version()),
+		trace.WithSchemaURL(schema))
 }
 
 // version is this module's in the program that it is part of.
@@ -81,7 +84,8 @@ type wrapped struct {
 
 // start starts the span of one request.
 func (b *wrapped) start(ctx context.Context, request string) (context.Context, trace.Span) {
-	attrs := append(append(make([]attribute.KeyValue, 0, 5), b.attrs...), AttrOperation.String(request))
+	attrs := append(append(make([]attribute.KeyValue, 0, 5), b.attrs...),
+		AttrOperation.String(request))
 	return b.tracer.Start(ctx, SpanStore+request,
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 }
@@ -105,7 +109,9 @@ func (b *wrapped) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Gr
 	return g, err
 }
 
-func (b *wrapped) TryAcquireAll(ctx context.Context, claims []backend.Claim) ([]backend.Grant, error) {
+func (b *wrapped) TryAcquireAll(ctx context.Context,
+	claims []backend.Claim,
+) ([]backend.Grant, error) {
 	return several(ctx, b, "acquire", claims, b.Backend.TryAcquireAll, ResultGranted)
 }
 
@@ -113,7 +119,8 @@ func (b *wrapped) TryReleaseAll(ctx context.Context, claims []backend.Claim) ([]
 	return several(ctx, b, "release", claims, b.Backend.TryReleaseAll, ResultConfirmed)
 }
 
-// several makes a request about claims of several keys, in a span of all of them, unless the store has none.
+// several makes a request about claims of several keys, in a span of all of them, unless the store
+// has none.
 func several[A any](
 	ctx context.Context, b *wrapped, request string, claims []backend.Claim,
 	send func(context.Context, []backend.Claim) ([]A, error), good string,

@@ -55,7 +55,10 @@ func TestBackoffNeverSpins(t *testing.T) {
 
 // covers: B10, W17
 func TestJitter(t *testing.T) {
-	for _, d := range []time.Duration{0, 1, 4, 5, 7, time.Millisecond, time.Second, time.Hour, 1 << 61} {
+	for _, d := range []time.Duration{
+		0, 1, 4, 5, 7, time.Millisecond, time.Second, time.Hour,
+		1 << 61,
+	} {
 		low, high := d, d
 		for range 2000 {
 			j := waiting.Jitter(d)

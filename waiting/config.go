@@ -10,10 +10,12 @@ type Mode string
 
 // The modes. The zero Mode is Auto.
 const (
-	Auto    Mode = ""        // the best that the backend offers: Handoff, else Notify, else Poll
-	Handoff Mode = "handoff" // processes take turns, first come, first served: the release itself grants the next
-	Notify  Mode = "notify"  // woken by the release, then competes with the others that were woken
-	Poll    Mode = "poll"    // asks with jittered backoff alone, for stores that forbid subscriptions
+	Auto Mode = "" // the best that the backend offers: Handoff, else Notify, else Poll
+	// Processes take turns, first come, first served: the release itself grants the next.
+	Handoff Mode = "handoff"
+	Notify  Mode = "notify" // woken by the release, then competes with the others that were woken
+	// Asks with jittered backoff alone, for stores that forbid subscriptions.
+	Poll Mode = "poll"
 )
 
 // The defaults of [Config].
@@ -44,7 +46,8 @@ type Config struct {
 	// Passes and PassTime are the budget of a cohort: goroutines of one process hand a lease on
 	// among themselves, without asking the store, up to Passes times in a row and for up to
 	// PassTime after the store granted it; then it goes back, to whoever is next in the store's
-	// queue. Defaults 512 and 10ms. Negative Passes: never, so that the store sees each acquisition.
+	// queue. Defaults 512 and 10ms. Negative Passes: never, so that the store sees each
+	// acquisition.
 	Passes   int
 	PassTime time.Duration
 

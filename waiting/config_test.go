@@ -13,7 +13,8 @@ func TestConfigDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Fallback != waiting.DefaultFallback || c.Initial != waiting.DefaultInitial || c.Max != waiting.DefaultMax ||
+	if c.Fallback != waiting.DefaultFallback || c.Initial != waiting.DefaultInitial ||
+		c.Max != waiting.DefaultMax ||
 		c.Passes != waiting.DefaultPasses || c.PassTime != waiting.DefaultPassTime {
 		t.Errorf("WithDefaults = %+v", c)
 	}

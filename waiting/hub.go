@@ -112,7 +112,8 @@ func (h *Hub[M]) Deliver(topic string, m M) {
 		case <-w.wake:
 		default:
 		}
-		w.wake <- m // never blocks: only the Hub sends, under its lock, and the slot has just been empty
+		// never blocks: only the Hub sends, under its lock, and the slot has just been empty
+		w.wake <- m
 	}
 }
 
@@ -120,7 +121,9 @@ func signal[M any](last *watcher[M], m M) {
 	for w := last; w != nil; w = w.older {
 		select {
 		case w.wake <- m:
-		default: // a signal already waits there; the watcher has yet to look, and will see the present state; safeguard: full-slot
+		// A signal already waits there; the watcher has yet to look, and will see the present
+		// state. safeguard: full-slot
+		default:
 		}
 	}
 }

@@ -63,7 +63,8 @@ func TestHubWakesBesideAFullSlot(t *testing.T) {
 		h.Wake("a", 2)
 		for i, wake := range wakes {
 			if i != full && len(wake) == 0 {
-				t.Errorf("watcher %d was not signalled, as the slot of watcher %d was full", i, full)
+				t.Errorf("watcher %d was not signalled, as the slot of watcher %d was full", i,
+					full)
 			}
 		}
 		for _, wake := range wakes {
@@ -85,7 +86,8 @@ func TestHubForgetsWhoLeft(t *testing.T) {
 		synctest.Wait()
 		h.Wake("a", 1)
 		if len(one) != 0 || len(two) != 1 {
-			t.Errorf("%d signals for the watcher that left, %d for the other; want 0 and 1", len(one), len(two))
+			t.Errorf("%d signals for the watcher that left, %d for the other; want 0 and 1",
+				len(one), len(two))
 		}
 		if !h.Watched("a") {
 			t.Error("a topic with a watcher was forgotten")

@@ -16,7 +16,8 @@ func TestPause(t *testing.T) {
 			t.Errorf("slept for %v, want 50s and true", time.Since(start))
 		}
 		if Pause(ctx, time.Hour) || time.Since(start) != time.Minute {
-			t.Errorf("ended %v after the start, want false when ctx is done, at 1m", time.Since(start))
+			t.Errorf("ended %v after the start, want false when ctx is done, at 1m",
+				time.Since(start))
 		}
 	})
 }

@@ -12,7 +12,8 @@ import (
 var adoptRules = []rule{
 	{
 		name: "adopt/handed-over", run: adoptHandedOver, needs: reentrant,
-		why: "A hold that goes to another process is held all the time: by who has it, and by nobody else (redislock#81).",
+		why: "A hold that goes to another process is held all the time: by who has it, and by " +
+			"nobody else (redislock#81).",
 	},
 	{
 		name: "adopt/once", run: adoptOnce, needs: reentrant,
@@ -40,7 +41,10 @@ func (e *env) detach(l *locker.Client[struct{}], key string, ttl time.Duration) 
 
 // covers: B4
 func adoptHandedOver(e *env) {
-	clients := []*locker.Client[struct{}]{e.locker(e.open(), locker.Config{}), e.locker(e.open(), locker.Config{})}
+	clients := []*locker.Client[struct{}]{
+		e.locker(e.open(), locker.Config{}),
+		e.locker(e.open(), locker.Config{}),
+	}
 	key := e.key("k")
 	t := e.detach(clients[0], key, e.long)
 	for i := range 4 {

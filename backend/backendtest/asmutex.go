@@ -19,17 +19,26 @@ type shape struct {
 }
 
 var shapes = []shape{
-	{name: "semaphore-of-1", needs: permit, claim: func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 1 }},
-	{name: "semaphore-of-5", needs: permit, claim: func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 5 }, beside: 4},
-	{name: "heavy-permit", needs: weight, claim: func(c *backend.Claim) { c.Mode, c.Limit, c.Weight = backend.Permit, 3, 2 }},
+	{name: "semaphore-of-1", needs: permit, claim: func(c *backend.Claim) {
+		c.Mode, c.Limit = backend.Permit, 1
+	}},
+	{name: "semaphore-of-5", needs: permit, claim: func(c *backend.Claim) {
+		c.Mode, c.Limit = backend.Permit, 5
+	}, beside: 4},
+	{name: "heavy-permit", needs: weight, claim: func(c *backend.Claim) {
+		c.Mode, c.Limit, c.Weight = backend.Permit, 3, 2
+	}},
 	{name: "write-side", needs: shared, claim: func(*backend.Claim) {}, read: true},
-	{name: "owners", needs: reentrant, claim: func(c *backend.Claim) { c.Reentrant, c.Hold = true, backend.NewOwner() }},
+	{name: "owners", needs: reentrant, claim: func(c *backend.Claim) {
+		c.Reentrant, c.Hold = true, backend.NewOwner()
+	}},
 }
 
 // mutexRules are the rules of a mutex for each shape.
 func mutexRules() []rule {
 	var all []rule
-	basic := slices.Concat(exclusiveRules, repeatRules, releaseRules, tombstoneRules, renewRules, tokenRules, expiryRules)
+	basic := slices.Concat(exclusiveRules, repeatRules, releaseRules, tombstoneRules, renewRules,
+		tokenRules, expiryRules)
 	for _, s := range shapes {
 		for _, r := range basic {
 			if r.hook != nil || slices.Contains(s.exempt(), r.name) {
@@ -42,9 +51,11 @@ func mutexRules() []rule {
 			needs.Shared = needs.Shared || s.needs.Shared
 			needs.Reentrant = needs.Reentrant || s.needs.Reentrant
 			all = append(all, rule{
-				name: "as-mutex/" + s.name + "/" + strings.ReplaceAll(r.name, "/", "-"), needs: needs, slow: r.slow, alone: r.alone,
+				name:  "as-mutex/" + s.name + "/" + strings.ReplaceAll(r.name, "/", "-"),
+				needs: needs, slow: r.slow, alone: r.alone,
 				run: func(e *env) { e.shape = &s; run(e) },
-				why: "A " + s.name + " with one place left is a mutex, and owes what a mutex owes. " + r.why,
+				why: "A " + s.name + " with one place left is a mutex, and owes what " +
+					"a mutex owes. " + r.why,
 			})
 		}
 	}
@@ -55,7 +66,8 @@ func mutexRules() []rule {
 func (s shape) exempt() []string {
 	names := []string{"repeat/never-shortens"} // looks at whose lease ends first
 	if s.beside > 0 {                          // others hold as well
-		names = append(names, "exclusive/refusal-changes-nothing", "exclusive/held-tells", "token/agrees", "release/after-expiry")
+		names = append(names, "exclusive/refusal-changes-nothing", "exclusive/held-tells",
+			"token/agrees", "release/after-expiry")
 	}
 	return names
 }

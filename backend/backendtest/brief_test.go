@@ -18,7 +18,10 @@ func TestBrief(t *testing.T) {
 			t.Errorf("%s is in a brief run", r.name)
 		}
 	}
-	for _, name := range []string{"exclusive/race", "expiry/not-early", "tombstone/late-attempt", "queue/in-order", "state/race"} {
+	for _, name := range []string{
+		"exclusive/race", "expiry/not-early", "tombstone/late-attempt",
+		"queue/in-order", "state/race",
+	} {
 		if !kept[name] {
 			t.Errorf("%s is not in a brief run", name)
 		}

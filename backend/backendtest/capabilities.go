@@ -12,20 +12,25 @@ import (
 var capabilityRules = []rule{
 	{
 		name: "capabilities/constant", run: constantCapabilities,
-		why: "Capabilities are read once, when a program starts. They are the same for every client and ask nobody.",
+		why: "Capabilities are read once, when a program starts. They are the same for every " +
+			"client and ask nobody.",
 	},
 	{
 		name: "capabilities/refused", run: refusesOthers,
-		why: "What a backend does not claim it refuses with errors.ErrUnsupported, before anything is written. A shared claim" +
-			" that is granted as an exclusive one, or a queue that does not queue, is a promise that nobody keeps.",
+		why: "What a backend does not claim it refuses with errors.ErrUnsupported, before " +
+			"anything is written. A shared claim" +
+			" that is granted as an exclusive one, or a queue that does not queue, is a promise " +
+			"that nobody keeps.",
 	},
 	{
 		name: "capabilities/fencing", run: fencingIsClaimed,
-		why: "Without the capability the token is 0, so that no resource compares what does not rise; with it, it is never 0.",
+		why: "Without the capability the token is 0, so that no resource compares what does not " +
+			"rise; with it, it is never 0.",
 	},
 	{
 		name: "capabilities/watch", run: watchIsRefused,
-		why: "A backend without wake-ups says so, by an error or a closed channel, and its callers poll. Silence would be" +
+		why: "A backend without wake-ups says so, by an error or a closed channel, and its " +
+			"callers poll. Silence would be" +
 			" taken for \"nothing happened\".",
 	},
 	{
@@ -34,7 +39,8 @@ var capabilityRules = []rule{
 	},
 	{
 		name: "capabilities/base", run: embedsBase,
-		why: "Base answers for methods that a backend does not have yet. A claim with nothing special needs no capability.",
+		why: "Base answers for methods that a backend does not have yet. A claim with nothing " +
+			"special needs no capability.",
 	},
 }
 
@@ -65,18 +71,34 @@ func (e *env) needs(key string) map[string]struct {
 		return c
 	}
 	return map[string]needed{
-		"Mode Shared": {with(func(c *backend.Claim) { c.Mode = backend.Shared }), backend.Capabilities{Shared: true}},
-		"Mode Permit": {with(func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 }), backend.Capabilities{Permit: true}},
+		"Mode Shared": {with(func(c *backend.Claim) {
+			c.Mode = backend.Shared
+		}), backend.Capabilities{Shared: true}},
+		"Mode Permit": {with(func(c *backend.Claim) {
+			c.Mode, c.Limit = backend.Permit, 2
+		}), backend.Capabilities{Permit: true}},
 		"Weight": {
 			with(func(c *backend.Claim) { c.Mode, c.Limit, c.Weight = backend.Permit, 2, 2 }),
 			backend.Capabilities{Permit: true, Weight: true},
 		},
-		"Queue":     {with(func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, e.long }), backend.Capabilities{Queue: true}},
-		"Reentrant": {with(func(c *backend.Claim) { c.Reentrant, c.Hold = true, backend.NewOwner() }), backend.Capabilities{Reentrant: true}},
-		"Load":      {with(func(c *backend.Claim) { c.Load = true }), backend.Capabilities{State: true}},
-		"MinToken":  {with(func(c *backend.Claim) { c.MinToken = 1 }), backend.Capabilities{MinToken: true}},
-		"NotBefore": {with(func(c *backend.Claim) { c.NotBefore = e.long }), backend.Capabilities{NotBefore: true}},
-		"Save":      {with(func(c *backend.Claim) { c.Save = []byte("x") }), backend.Capabilities{State: true}},
+		"Queue": {with(func(c *backend.Claim) {
+			c.Queue, c.WaiterTTL = true, e.long
+		}), backend.Capabilities{Queue: true}},
+		"Reentrant": {with(func(c *backend.Claim) {
+			c.Reentrant, c.Hold = true, backend.NewOwner()
+		}), backend.Capabilities{Reentrant: true}},
+		"Load": {with(func(c *backend.Claim) {
+			c.Load = true
+		}), backend.Capabilities{State: true}},
+		"MinToken": {with(func(c *backend.Claim) {
+			c.MinToken = 1
+		}), backend.Capabilities{MinToken: true}},
+		"NotBefore": {with(func(c *backend.Claim) {
+			c.NotBefore = e.long
+		}), backend.Capabilities{NotBefore: true}},
+		"Save": {with(func(c *backend.Claim) {
+			c.Save = []byte("x")
+		}), backend.Capabilities{State: true}},
 	}
 }
 
@@ -88,22 +110,29 @@ func refusesOthers(e *env) {
 			continue // claimed: the rules of that capability apply
 		}
 		_, err := a.TryAcquire(e.ctx, needed.claim)
-		e.is("TryAcquire with "+what+", which the backend does not claim", err, errors.ErrUnsupported)
+		e.is("TryAcquire with "+what+", which the backend does not claim", err,
+			errors.ErrUnsupported)
 		if name := e.caps.Name; err != nil && !strings.Contains(err.Error(), name) {
 			e.Errorf("TryAcquire with %s = %v, which does not name %s", what, err, name)
 		}
 		e.untouched(b, needed.claim.Key)
 		plain := e.claim(needed.claim.Key)
 		e.acquire(a, plain)
-		plain.Mode, plain.Limit, plain.Queue = needed.claim.Mode, needed.claim.Limit, needed.claim.Queue
-		plain.Reentrant, plain.Load, plain.Save = needed.claim.Reentrant, needed.claim.Load, needed.claim.Save
-		plain.WaiterTTL, plain.Hold, plain.MinToken = needed.claim.WaiterTTL, needed.claim.Hold, needed.claim.MinToken
+		plain.Mode, plain.Limit, plain.Queue = needed.claim.Mode, needed.claim.Limit,
+			needed.claim.Queue
+		plain.Reentrant, plain.Load, plain.Save = needed.claim.Reentrant, needed.claim.Load,
+			needed.claim.Save
+		plain.WaiterTTL, plain.Hold, plain.MinToken = needed.claim.WaiterTTL, needed.claim.Hold,
+			needed.claim.MinToken
 		plain.NotBefore, plain.Weight = needed.claim.NotBefore, needed.claim.Weight
-		e.is("Renew with "+what+", which the backend does not claim", a.Renew(e.ctx, plain), errors.ErrUnsupported)
+		e.is("Renew with "+what+", which the backend does not claim", a.Renew(e.ctx, plain),
+			errors.ErrUnsupported)
 		if plain.Save != nil || plain.NotBefore != 0 {
-			e.is("Release with "+what+", which the backend does not claim", release(e.ctx, a, plain), errors.ErrUnsupported)
+			e.is("Release with "+what+", which the backend does not claim",
+				release(e.ctx, a, plain), errors.ErrUnsupported)
 		}
-		plain.Mode, plain.Limit, plain.Queue, plain.Reentrant, plain.Load, plain.Save, plain.MinToken = 0, 0, false, false, false, nil, 0
+		plain.Mode, plain.Limit, plain.Queue, plain.Reentrant, plain.Load, plain.Save,
+			plain.MinToken = 0, 0, false, false, false, nil, 0
 		plain.NotBefore, plain.Weight = 0, 0
 		e.release(a, plain)
 	}

@@ -11,11 +11,13 @@ import (
 var closeRules = []rule{
 	{
 		name: "close/twice", run: closeTwice,
-		why: "Close is deferred here and called there. The second call does nothing and returns nil.",
+		why: "Close is deferred here and called there. The second call does nothing " +
+			"and returns nil.",
 	},
 	{
 		name: "close/later-calls", run: callsAfterClose,
-		why: "After Close every verb fails with ErrClosed, which nobody repeats. A client that reconnects by itself is a leak.",
+		why: "After Close every verb fails with ErrClosed, which nobody repeats. A client that " +
+			"reconnects by itself is a leak.",
 	},
 	{
 		name: "close/own-only", run: closeOwnOnly,
@@ -23,15 +25,18 @@ var closeRules = []rule{
 	},
 	{
 		name: "close/keeps-holds", run: closeKeepsHolds,
-		why: "Close does not release: the work under a hold may still be going on. Its lease runs out.",
+		why: "Close does not release: the work under a hold may still be going on. Its " +
+			"lease runs out.",
 	},
 	{
 		name: "close/under-load", run: closeUnderLoad,
-		why: "Close waits for what is under way and refuses the rest; no call hangs, panics or is told a lie.",
+		why: "Close waits for what is under way and refuses the rest; no call hangs, panics or " +
+			"is told a lie.",
 	},
 	{
 		name: "close/with-watchers", run: closeWithWatchers, needs: watch,
-		why: "Whoever waits for a signal when its client is closed has a ctx that goes on. It must be able to leave, and no" +
+		why: "Whoever waits for a signal when its client is closed has a ctx that goes on. It " +
+			"must be able to leave, and no" +
 			" goroutine may be left.",
 	},
 	{

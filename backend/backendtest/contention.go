@@ -16,19 +16,24 @@ var discard = slog.New(slog.DiscardHandler)
 var contentionRules = []rule{
 	{
 		name: "contention/counter", run: contendedCounter, alone: true, slow: true,
-		why: "A hundred at once add one to a counter that only the lock guards: reading and writing with another in between" +
+		why: "A hundred at once add one to a counter that only the lock guards: reading and " +
+			"writing with another in between" +
 			" loses an addition.",
 	},
 	{
 		name: "contention/history", run: contendedHistory, alone: true, slow: true,
-		why: "Over several clients, keys and hundreds of holds, no two beliefs overlap, tokens rise in the order of holds," +
+		why: "Over several clients, keys and hundreds of holds, no two beliefs overlap, tokens " +
+			"rise in the order of holds," +
 			" and there is an order of all calls that explains them.",
 	},
 }
 
 // covers: W4, G5
 func contendedCounter(e *env) {
-	lockers := []*locker.Client[struct{}]{e.locker(e.open(), locker.Config{}), e.locker(e.open(), locker.Config{})}
+	lockers := []*locker.Client[struct{}]{
+		e.locker(e.open(), locker.Config{}),
+		e.locker(e.open(), locker.Config{}),
+	}
 	key := e.key("k")
 	const workers = 100
 	counter := 0
@@ -66,7 +71,9 @@ func contendedHistory(e *env) {
 	for i := range clients {
 		cfg := locker.Config{}
 		if i > 0 {
-			cfg.Wait.Passes = -1 // the store sees every acquisition; the first client's goroutines hand on among themselves
+			// The store sees every acquisition; the first client's goroutines hand on among
+			// themselves.
+			cfg.Wait.Passes = -1
 		}
 		lockers = append(lockers, e.locker(e.open(), cfg))
 	}
@@ -79,7 +86,8 @@ func contendedHistory(e *env) {
 				return
 			}
 			event := history.Event{
-				Worker: fmt.Sprint(i), Key: g.Hold().Key, Token: g.Hold().Token, Asked: asked, Start: time.Since(start),
+				Worker: fmt.Sprint(i), Key: g.Hold().Key, Token: g.Hold().Token, Asked: asked,
+				Start: time.Since(start),
 			}
 			e.pause(50 * time.Microsecond)
 			event.End = min(time.Since(start), g.Until().Sub(start))

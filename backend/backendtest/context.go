@@ -11,25 +11,30 @@ import (
 var contextRules = []rule{
 	{
 		name: "context/done", run: doneContext,
-		why: "A verb under a ctx that is done says so, with an error that is ctx.Err(), and promptly. (redsync says ErrFailed," +
+		why: "A verb under a ctx that is done says so, with an error that is ctx.Err(), and " +
+			"promptly. (redsync says ErrFailed," +
 			" redsync#164; a cause alone hides context.Canceled.)",
 	},
 	{
 		name: "context/unknown", run: doneIsUnknown,
-		why: "A verb whose ctx ended is an unknown answer, never a no: nothing may be taken for definite that was not answered.",
+		why: "A verb whose ctx ended is an unknown answer, never a no: nothing may be taken for " +
+			"definite that was not answered.",
 	},
 	{
 		name: "context/undone", run: doneIsUndone,
-		why: "What a cancelled attempt may have done is undone by Release of the same claim (open-match#1578, ncps#913 and" +
+		why: "What a cancelled attempt may have done is undone by Release of the same claim " +
+			"(open-match#1578, ncps#913 and" +
 			" blnk#355 left the lock for its TTL).",
 	},
 	{
 		name: "context/sweep", run: cancelledMidway, slow: true,
-		why: "A ctx may end at any moment of a request. Whenever it does, repeating or releasing the claim settles it.",
+		why: "A ctx may end at any moment of a request. Whenever it does, repeating or releasing " +
+			"the claim settles it.",
 	},
 	{
 		name: "context/of-the-call", run: contextOfTheCall,
-		why: "ctx bounds the call, not the hold: the end of the ctx that an attempt was made with must not end its lease.",
+		why: "ctx bounds the call, not the hold: the end of the ctx that an attempt was made " +
+			"with must not end its lease.",
 	},
 }
 
@@ -47,15 +52,21 @@ func done() map[string]context.Context {
 // verbs are calls of each verb on b for c.
 func (e *env) verbs(b backend.Backend, c backend.Claim) map[string]func(context.Context) error {
 	verbs := map[string]func(context.Context) error{
-		"TryAcquire": func(ctx context.Context) error { _, err := b.TryAcquire(ctx, c); return err },
-		"Renew":      func(ctx context.Context) error { return b.Renew(ctx, c) },
-		"Release":    func(ctx context.Context) error { return release(ctx, b, c) },
+		"TryAcquire": func(ctx context.Context) error {
+			_, err := b.TryAcquire(ctx, c)
+			return err
+		},
+		"Renew":   func(ctx context.Context) error { return b.Renew(ctx, c) },
+		"Release": func(ctx context.Context) error { return release(ctx, b, c) },
 	}
 	if e.caps.Watch {
 		verbs["Watch"] = func(ctx context.Context) error { _, err := b.Watch(ctx, c); return err }
 	}
 	if e.caps.Inspect {
-		verbs["Inspect"] = func(ctx context.Context) error { _, err := b.Inspect(ctx, c.Key); return err }
+		verbs["Inspect"] = func(ctx context.Context) error {
+			_, err := b.Inspect(ctx, c.Key)
+			return err
+		}
 	}
 	return verbs
 }
@@ -84,7 +95,8 @@ func doneIsUnknown(e *env) {
 			err := call(ctx)
 			if answer := backend.AnswerOf(err); answer == backend.Yes || backend.Refused(err) ||
 				answer == backend.No && !errors.Is(err, backend.ErrUnavailable) {
-				e.Errorf("%s under a ctx that is %s = %v, which looks like an answer", verb, how, err)
+				e.Errorf("%s under a ctx that is %s = %v, which looks like an answer", verb, how,
+					err)
 			}
 		}
 	}
@@ -110,7 +122,8 @@ func doneIsUndone(e *env) {
 		_ = a.Renew(ctx, holder)
 		_, _ = a.Release(ctx, holder)
 		if _, err := a.Release(e.ctx, holder); err != nil && !errors.Is(err, backend.ErrLost) {
-			e.Errorf("Release after one under a done ctx = %v, want nil, or ErrLost if the first was executed", err)
+			e.Errorf("Release after one under a done ctx = %v, want nil, or ErrLost if the "+
+				"first was executed", err)
 		}
 		e.free(b, key)
 	}

@@ -13,15 +13,18 @@ var notBefore = backend.Capabilities{NotBefore: true}
 var earlyRules = []rule{
 	{
 		name: "early/refused", run: earlyRefused, needs: notBefore,
-		why: "A job that is done is not to be done again in its period by another instance, whose clock is late (gocron#841).",
+		why: "A job that is done is not to be done again in its period by another instance, " +
+			"whose clock is late (gocron#841).",
 	},
 	{
 		name: "early/others", run: earlyOthers, needs: notBefore,
-		why: "The mark is for those who heed it. A plain lock of the key is none of their business.",
+		why: "The mark is for those who heed it. A plain lock of the key is none of " +
+			"their business.",
 	},
 	{
 		name: "early/after-others", run: earlyAfterOthers, needs: notBefore,
-		why: "What a client remembers of a key that it took and freed itself is no reason to pass the mark, nor to leave none:" +
+		why: "What a client remembers of a key that it took and freed itself is no reason to " +
+			"pass the mark, nor to leave none:" +
 			" the job would be done twice.",
 	},
 	{
@@ -30,25 +33,31 @@ var earlyRules = []rule{
 	},
 	{
 		name: "early/own-time", run: earlyOwnTime, needs: notBefore,
-		why: "The mark says when the run began, and each claim decides by its own time. By the mark's a job whose period is" +
-			" made shorter stands still for the old one, and one whose period is made longer runs again at once.",
+		why: "The mark says when the run began, and each claim decides by its own time. By the " +
+			"mark's a job whose period is" +
+			" made shorter stands still for the old one, and one whose period is made longer " +
+			"runs again at once.",
 	},
 	{
 		name: "early/ran", run: earlyRan, needs: notBefore,
-		why: "The time counts from when a run began, by the store's clock: else each run shifts the schedule by as long as it takes.",
+		why: "The time counts from when a run began, by the store's clock: else each run shifts " +
+			"the schedule by as long as it takes.",
 	},
 	{
 		name: "early/awaited", run: earlyAwaited, needs: notBefore,
-		why: "Who waited while a job ran has it done, however long it took. Instances that are to do it once, and take longer" +
+		why: "Who waited while a job ran has it done, however long it took. Instances that are " +
+			"to do it once, and take longer" +
 			" than its time, did it one after the other.",
 	},
 	{
 		name: "early/only-holder", run: earlyOnlyHolder, needs: notBefore,
-		why: "A holder that lost the lock has no say in when the next may begin; and what is renewed is not done yet.",
+		why: "A holder that lost the lock has no say in when the next may begin; and what is " +
+			"renewed is not done yet.",
 	},
 	{
 		name: "early/race", run: earlyRace, needs: notBefore,
-		why: "The mark is there in the step that frees the key. Between the two the job would be done twice.",
+		why: "The mark is there in the step that frees the key. Between the two the job would " +
+			"be done twice.",
 	},
 	{
 		name: "early/input", run: earlyInput, needs: notBefore, once: true,
@@ -106,7 +115,8 @@ func earlyOthers(e *env) {
 	if e.caps.Queue {
 		c := e.inLine(key)
 		e.acquire(b, c)
-		e.early(a, e.heeds(key, e.long), e.long) // rather than held: waiting for the holder would be in vain
+		// Rather than held: waiting for the holder would be in vain.
+		e.early(a, e.heeds(key, e.long), e.long)
 		e.release(b, c)
 	}
 	c := e.claim(key)
@@ -183,7 +193,10 @@ func earlyOwnTime(e *env) {
 
 func earlyRan(e *env) {
 	a, b := e.open(), e.open()
-	for ran, left := range map[time.Duration]time.Duration{e.long / 2: e.long / 2, e.long - e.long/10: e.long / 10} {
+	for ran, left := range map[time.Duration]time.Duration{
+		e.long / 2:         e.long / 2,
+		e.long - e.long/10: e.long / 10,
+	} {
 		key := e.key(ran.String())
 		c := e.heeds(key, e.long)
 		e.acquire(a, c)
@@ -219,7 +232,8 @@ func earlyAwaited(e *env) {
 	e.release(a, job)
 	var early *backend.EarlyError
 	if _, err := b.TryAcquire(e.ctx, waiter); !errors.As(err, &early) || early.RetryAfter != 0 {
-		e.Errorf("TryAcquire of a claim that waited while the job ran = %v, want a *backend.EarlyError for no time", err)
+		e.Errorf("TryAcquire of a claim that waited while the job ran = %v, want a "+
+			"*backend.EarlyError for no time", err)
 	}
 	e.notEarly(b, e.heeds(key, time.Millisecond)) // which has not waited
 
@@ -305,7 +319,8 @@ func earlyRace(e *env) {
 			}
 		})
 		if done.Load() != 1 || early.Load() != 6 {
-			e.Errorf("%d were granted and %d told that it is early, want 1 and 6", done.Load(), early.Load())
+			e.Errorf("%d were granted and %d told that it is early, want 1 and 6", done.Load(),
+				early.Load())
 		}
 	}
 }
@@ -321,7 +336,10 @@ func earlyInput(e *env) {
 	} {
 		c := e.heeds(e.key("k"), e.long)
 		change(&c)
-		if e.caps.Missing(backend.Capabilities{Queue: c.Queue, Shared: c.Mode == backend.Shared, Reentrant: c.Reentrant}) != nil {
+		if e.caps.Missing(backend.Capabilities{
+			Queue: c.Queue, Shared: c.Mode == backend.Shared,
+			Reentrant: c.Reentrant,
+		}) != nil {
 			continue
 		}
 		_, err := b.TryAcquire(e.ctx, c)

@@ -21,8 +21,8 @@ type env struct {
 	ctx    context.Context // bounds the rule, so that a verb that hangs is a failure that names it
 	shape  *shape          // what plays the mutex, if not a plain exclusive claim
 
-	// long is a lease that does not run out while a rule runs, short one that does, and not because a busy
-	// machine stands still for a moment.
+	// long is a lease that does not run out while a rule runs, short one that does, and not because
+	// a busy machine stands still for a moment.
 	long, short time.Duration
 
 	mu      sync.Mutex
@@ -34,10 +34,14 @@ type env struct {
 }
 
 func newEnv(tb testing.TB, s suite, prefix string) *env {
-	e := &env{TB: tb, suite: s, prefix: prefix, long: 2 * time.Minute, short: max(2*s.caps.MinTTL, time.Second)}
+	e := &env{
+		TB: tb, suite: s, prefix: prefix, long: 2 * time.Minute,
+		short: max(2*s.caps.MinTTL, time.Second),
+	}
 	limit := 30 * 24 * time.Hour
 	if !s.h.Bubble {
-		e.long, e.short, limit = slower(e.long), slower(e.short), slower(time.Minute+40*s.caps.MinTTL)
+		e.long, e.short, limit = slower(e.long), slower(e.short),
+			slower(time.Minute+40*s.caps.MinTTL)
 	}
 	e.ctx, e.cancel = context.WithTimeout(context.Background(), limit)
 	return e
@@ -185,8 +189,8 @@ func (e *env) held(b backend.Backend, c backend.Claim) backend.HeldError {
 	return e.heldBy(b, c, history.Broken)
 }
 
-// refused must refuse c because another claim holds, or waits before it. What is granted instead may
-// be due to a machine that stood still for longer than a lease.
+// refused must refuse c because another claim holds, or waits before it. What is granted instead
+// may be due to a machine that stood still for longer than a lease.
 func (e *env) refused(b backend.Backend, c backend.Claim) backend.HeldError {
 	e.Helper()
 	return e.heldBy(b, c, "")
@@ -197,7 +201,8 @@ func (e *env) heldBy(b backend.Backend, c backend.Claim, broken string) backend.
 	g, err := b.TryAcquire(e.ctx, c)
 	if err == nil {
 		e.forget(b, c)
-		e.Fatalf("%sTryAcquire(%s) granted token %d while another claim holds", broken, short(c.Key), g.Token)
+		e.Fatalf("%sTryAcquire(%s) granted token %d while another claim holds", broken,
+			short(c.Key), g.Token)
 	}
 	var held *backend.HeldError
 	if !errors.Is(err, backend.ErrHeld) || !errors.As(err, &held) {
@@ -225,8 +230,9 @@ func (e *env) holding(verb string, c backend.Claim, err error) {
 }
 
 // broken fails the rule for a broken promise: two hold at once, a token fell, a holder was not told
-// that it lost its lock, or the value is not the one that the last holder saved. No second run of the
-// tests undoes it, see internal/repo/skips: so what a machine that stands still can also do is not for it.
+// that it lost its lock, or the value is not the one that the last holder saved. No second run of
+// the tests undoes it, see internal/repo/skips: so what a machine that stands still can also do is
+// not for it.
 func (e *env) broken(format string, args ...any) {
 	e.Helper()
 	e.Errorf(history.Broken+format, args...)
@@ -258,7 +264,8 @@ func answer(err error) bool {
 // attempt must have one.
 func (e *env) answered(f func() error) error {
 	err := f()
-	for start := time.Now(); slowness > 1.5 && !e.h.Bubble && !answer(err) && time.Since(start) < patience; err = f() {
+	for start := time.Now(); slowness > 1.5 && !e.h.Bubble && !answer(err) &&
+		time.Since(start) < patience; err = f() {
 		e.pause(20 * time.Millisecond)
 	}
 	return err
@@ -313,7 +320,8 @@ func (e *env) pause(d time.Duration) {
 // as time goes on: other rules run beside.
 func (e *env) await(what string, limit time.Duration, ok func() bool) {
 	e.Helper()
-	for start := time.Now(); !ok(); e.pause(min(2*time.Millisecond+time.Since(start)/20, 25*time.Millisecond)) {
+	for start := time.Now(); !ok(); e.pause(min(2*time.Millisecond+time.Since(start)/20,
+		25*time.Millisecond)) {
 		if time.Since(start) > limit {
 			e.Fatalf("after %v still waiting: %s", limit, what)
 		}

@@ -11,25 +11,32 @@ import (
 var exclusiveRules = []rule{
 	{
 		name: "exclusive/one-holder", run: oneHolder,
-		why: "Mutual exclusion is what a lock is for: a held key is refused to every other claim, and free again after Release.",
+		why: "Mutual exclusion is what a lock is for: a held key is refused to every other " +
+			"claim, and free again after Release.",
 	},
 	{
 		name: "exclusive/not-re-entrant", run: notReentrant,
-		why: "Ownership is per acquisition, not per client: two claims of one client exclude each other. (Two Mutexes on one" +
-			" session of etcd's concurrency package both hold, etcd#22082; anything keyed by connection or process does the same.)",
+		why: "Ownership is per acquisition, not per client: two claims of one client exclude " +
+			"each other. (Two Mutexes on one" +
+			" session of etcd's concurrency package both hold, etcd#22082; anything keyed by " +
+			"connection or process does the same.)",
 	},
 	{
 		name: "exclusive/race", run: raceForOne,
-		why: "TryAcquire is one atomic step. Where looking and writing are two, of many who ask at once several are granted.",
+		why: "TryAcquire is one atomic step. Where looking and writing are two, of many who ask " +
+			"at once several are granted.",
 	},
 	{
 		name: "exclusive/refusal-changes-nothing", run: refusalChangesNothing,
-		why: "ErrHeld is certainly a no: the claim is not released afterwards, so whatever a refused attempt writes stays.",
+		why: "ErrHeld is certainly a no: the claim is not released afterwards, so whatever a " +
+			"refused attempt writes stays.",
 	},
 	{
 		name: "exclusive/held-tells", run: heldTells,
-		why: "A *HeldError says who holds and for how long at most. Without RetryAfter nobody asks at the end of a crashed" +
-			" holder's lease, which no store signals reliably (Redis: expired events come when the key is deleted, not when it expires).",
+		why: "A *HeldError says who holds and for how long at most. Without RetryAfter nobody " +
+			"asks at the end of a crashed" +
+			" holder's lease, which no store signals reliably (Redis: expired events come when " +
+			"the key is deleted, not when it expires).",
 	},
 }
 
@@ -105,7 +112,8 @@ func refusalChangesNothing(e *env) {
 	}
 	if e.caps.Inspect {
 		state, err := a.Inspect(e.ctx, key)
-		if err != nil || len(state.Waiters) != 0 || len(state.Holders) != 1 || state.Holders[0].Owner != holder.Owner {
+		if err != nil || len(state.Waiters) != 0 || len(state.Holders) != 1 ||
+			state.Holders[0].Owner != holder.Owner {
 			e.Errorf("after a refused claim Inspect = %+v, %v; want its holder alone", state, err)
 		}
 	}
@@ -129,7 +137,8 @@ func heldTells(e *env) {
 		e.Errorf("HeldError.Holder = %+v, want the holder's %+v", held.Holder, c.Meta)
 	}
 	if held.RetryAfter <= 0 || held.RetryAfter > e.roundedUp(g.TTL) {
-		e.Errorf("HeldError.RetryAfter = %v, want above 0 and at most the lease of %v", held.RetryAfter, g.TTL)
+		e.Errorf("HeldError.RetryAfter = %v, want above 0 and at most the lease of %v",
+			held.RetryAfter, g.TTL)
 	}
 	if held.Token != 0 && held.Token != g.Token {
 		e.Errorf("HeldError.Token = %d, want the key's last token, %d", held.Token, g.Token)

@@ -11,8 +11,10 @@ import (
 var expiryRules = []rule{
 	{
 		name: "expiry/not-early", run: expiryNotEarly,
-		why: "The holder believes in its lease until shortly before its end, counted from before it asked. A TTL may be rounded" +
-			" up, never down: a lease that ends early has two holders. (Truncating to milliseconds or seconds does it.)",
+		why: "The holder believes in its lease until shortly before its end, counted from before " +
+			"it asked. A TTL may be rounded" +
+			" up, never down: a lease that ends early has two holders. (Truncating to " +
+			"milliseconds or seconds does it.)",
 	},
 	{
 		name: "expiry/renewal-not-early", run: renewalNotEarly,
@@ -24,19 +26,25 @@ var expiryRules = []rule{
 	},
 	{
 		name: "expiry/apart", run: expiryApart,
-		why: "Each hold has a lease of its own. One that ends, or is renewed, says nothing about another" +
+		why: "Each hold has a lease of its own. One that ends, or is renewed, says nothing " +
+			"about another" +
 			" (a shared lease is kept alive by whoever is left).",
 	},
 	{
 		name: "expiry/client-gone", run: expiryClientGone,
-		why: "A lease does not depend on the client that took it: Close is not Release, and a crash is not either.",
+		why: "A lease does not depend on the client that took it: Close is not Release, and a " +
+			"crash is not either.",
 	},
 }
 
 var tookOverRules = []rule{
 	{
-		name: "took-over/told", run: tookOver, needs: backend.Capabilities{TookOver: true, Fencing: true},
-		why: "A holder that died leaves its work half done, and whoever comes next may have to look after it: as a robust mutex" +
+		name: "took-over/told", run: tookOver, needs: backend.Capabilities{
+			TookOver: true,
+			Fencing:  true,
+		},
+		why: "A holder that died leaves its work half done, and whoever comes next may have to " +
+			"look after it: as a robust mutex" +
 			" says EOWNERDEAD. After a release, or a release by force, it need not.",
 	},
 }
@@ -48,7 +56,8 @@ func (e *env) odd() []time.Duration {
 		least *= time.Duration(math.Round(slowness))
 	}
 	return []time.Duration{
-		least, least + 1, least + 999*time.Microsecond, least + least/2 + 700*time.Microsecond, 2*least - 1,
+		least, least + 1, least + 999*time.Microsecond, least + least/2 +
+			700*time.Microsecond, 2*least - 1,
 	}
 }
 
@@ -76,7 +85,9 @@ func expiryNotEarly(e *env) {
 
 // acquireFor must grant a claim for ttl, which may be short: where the machine paused for longer
 // than that before the answer, another claim is to be granted.
-func (e *env) acquireFor(ttl time.Duration, b backend.Backend, key string) (c backend.Claim, g backend.Grant, sent time.Time) {
+func (e *env) acquireFor(ttl time.Duration, b backend.Backend,
+	key string,
+) (c backend.Claim, g backend.Grant, sent time.Time) {
 	e.Helper()
 	for tries := 1; ; tries++ {
 		c = e.claim(key)
@@ -88,7 +99,8 @@ func (e *env) acquireFor(ttl time.Duration, b backend.Backend, key string) (c ba
 			return c, g, sent
 		}
 		if took < ttl || tries == 5 {
-			e.Fatalf("TryAcquire(%s) for %v = %v after %v, want a grant", short(key), ttl, err, took)
+			e.Fatalf("TryAcquire(%s) for %v = %v after %v, want a grant", short(key), ttl, err,
+				took)
 		}
 		_, _ = b.Release(e.ctx, c)
 		e.pause(ttl + patience/10) // what is left of it
@@ -193,8 +205,10 @@ func tookOver(e *env) {
 		if g.TookOver != 0 {
 			e.Errorf("%s: TookOver = %d, and nobody held before", how, g.TookOver)
 		}
-		if got, last := e.takeOver(b, c).TookOver, g.Token+uint64(max(g.Reserved, 1))-1; got != last {
-			e.Errorf("%s: TookOver = %d after a hold of tokens %d to %d, whose lease ran out", how, got, g.Token, last)
+		if got, last := e.takeOver(b, c).TookOver, g.Token+
+			uint64(max(g.Reserved, 1))-1; got != last {
+			e.Errorf("%s: TookOver = %d after a hold of tokens %d to %d, whose lease ran out", how,
+				got, g.Token, last)
 		}
 		behind := e.claim(c.Key)
 		if c.Queue {

@@ -12,44 +12,59 @@ import (
 var fairRules = []rule{
 	{
 		name: "fair/expiry", run: fairExpiry, needs: queue,
-		why: "The end of a lease is the moment when everybody asks. The key goes to the head of the queue, also if another is" +
+		why: "The end of a lease is the moment when everybody asks. The key goes to the head of " +
+			"the queue, also if another is" +
 			" the first to ask.",
 	},
 	{
 		name: "fair/retry-after", run: fairRetryAfter, needs: queue,
-		why: "One asks at the end of the lease that blocks: the head. If all in the queue did, a crash would call a herd of them;" +
+		why: "One asks at the end of the lease that blocks: the head. If all in the queue did, a " +
+			"crash would call a herd of them;" +
 			" if nobody did, the queue would stand still until somebody's poll.",
 	},
 	{
 		name: "fair/token", run: fairToken, needs: backend.Capabilities{Queue: true, Fencing: true},
-		why: "A refusal gives the key's last token. A waiter that is handed a grant with a higher one knows without asking that" +
+		why: "A refusal gives the key's last token. A waiter that is handed a grant with a " +
+			"higher one knows without asking that" +
 			" it was made after that refusal, and counts its lease from there.",
 	},
 	{
 		name: "fair/all-lapsed", run: fairAllLapsed, needs: queue,
-		why: "A queue of the dead is no queue: when their places are over the key is free for anybody.",
+		why: "A queue of the dead is no queue: when their places are over the key is " +
+			"free for anybody.",
 	},
 	{
 		name: "fair/dead-passed-over", run: fairDeadPassedOver, needs: queue,
-		why: "A waiter that died long before its turn costs the others nothing: its place lapsed meanwhile.",
+		why: "A waiter that died long before its turn costs the others nothing: its place " +
+			"lapsed meanwhile.",
 	},
 	{
 		name: "fair/cancel-race", run: fairCancelRace, needs: queue,
-		why: "A waiter is cancelled while the holder releases. Either order is fine, and neither may leave the key with the one" +
+		why: "A waiter is cancelled while the holder releases. Either order is fine, and neither " +
+			"may leave the key with the one" +
 			" that is gone: the next in the queue has it.",
 	},
 	{
-		name: "fair/passed-on", run: fairPassedOn, needs: backend.Capabilities{Queue: true, Watch: true},
-		why: "Whoever leaves, from the queue or with a grant that it has not heard of, lets in those who can be in that same step," +
+		name: "fair/passed-on", run: fairPassedOn, needs: backend.Capabilities{
+			Queue: true,
+			Watch: true,
+		},
+		why: "Whoever leaves, from the queue or with a grant that it has not heard of, lets in " +
+			"those who can be in that same step," +
 			" and they hear of it. Nobody else's verb may come for a long time.",
 	},
 	{
 		name: "fair/race", run: fairRace, needs: backend.Capabilities{Queue: true, Fencing: true},
-		why: "Those who come at once each get a place of their own, and are served in the order of the places that they were told.",
+		why: "Those who come at once each get a place of their own, and are served in the order " +
+			"of the places that they were told.",
 	},
 	{
-		name: "fair/faults", run: fairUnderFaults, needs: backend.Capabilities{Queue: true, Fencing: true}, slow: true,
-		why: "Lost wake-ups, lost replies and doubled requests delay a queue. They do not change its order, and it does not stand still.",
+		name: "fair/faults", run: fairUnderFaults, needs: backend.Capabilities{
+			Queue:   true,
+			Fencing: true,
+		}, slow: true,
+		why: "Lost wake-ups, lost replies and doubled requests delay a queue. They do not change " +
+			"its order, and it does not stand still.",
 	},
 }
 
@@ -69,11 +84,12 @@ func fairExpiry(e *env) {
 		for start := time.Now(); time.Since(start) < 2*brief.TTL; e.pause(brief.TTL / 20) {
 			e.refused(a, e.claim(key))
 		}
-		e.await("the head of the queue to be let in at the end of a lease", e.short+patience, func() bool {
-			e.refused(a, e.claim(key))
-			_, err := b.TryAcquire(e.ctx, waiter)
-			return err == nil
-		})
+		e.await("the head of the queue to be let in at the end of a lease", e.short+patience,
+			func() bool {
+				e.refused(a, e.claim(key))
+				_, err := b.TryAcquire(e.ctx, waiter)
+				return err == nil
+			})
 	}
 }
 
@@ -88,18 +104,22 @@ func fairRetryAfter(e *env) {
 	limit := e.roundedUp(g.TTL)
 	for range 2 {
 		if held := e.stand(b, head, 1); held.RetryAfter <= 0 || held.RetryAfter > limit {
-			e.Errorf("RetryAfter = %v for the head, want above 0 and at most the holder's lease of %v", held.RetryAfter, g.TTL)
+			e.Errorf("RetryAfter = %v for the head, want above 0 and at most the "+
+				"holder's lease of %v", held.RetryAfter, g.TTL)
 		}
 		if held := e.stand(b, second, 2); held.RetryAfter != 0 {
-			e.Errorf("RetryAfter = %v for the second in the queue, want 0: the head asks", held.RetryAfter)
+			e.Errorf("RetryAfter = %v for the second in the queue, want 0: the head asks",
+				held.RetryAfter)
 		}
 	}
-	if held := e.refused(b, e.claim(key)); held.RetryAfter <= 0 || held.RetryAfter > limit || held.Position != 0 {
+	if held := e.refused(b, e.claim(key)); held.RetryAfter <= 0 || held.RetryAfter > limit ||
+		held.Position != 0 {
 		e.Errorf("%+v for a claim that is not queued, want no Position, and when to ask", held)
 	}
 	e.lost("Release of a claim in the queue", release(e.ctx, b, head))
 	if held := e.stand(b, second, 1); held.RetryAfter <= 0 {
-		e.Errorf("RetryAfter = %v for who is the head now, want when the lease ends", held.RetryAfter)
+		e.Errorf("RetryAfter = %v for who is the head now, want when the lease ends",
+			held.RetryAfter)
 	}
 }
 
@@ -112,9 +132,13 @@ func fairToken(e *env) {
 	for range 4 {
 		waiter := e.inLine(key)
 		at := e.stand(a, waiter, 1).Token
-		for _, held := range []backend.HeldError{e.stand(b, waiter, 1), e.refused(b, e.claim(key))} {
+		for _, held := range []backend.HeldError{
+			e.stand(b, waiter, 1),
+			e.refused(b, e.claim(key)),
+		} {
 			if held.Token < last {
-				e.Errorf("HeldError.Token = %d, below the token %d that was granted before", held.Token, last)
+				e.Errorf("HeldError.Token = %d, below the token %d that was granted before",
+					held.Token, last)
 			}
 		}
 		e.release(a, holder)
@@ -261,7 +285,8 @@ func fairUnderFaults(e *env) {
 	holder := e.claim(key)
 	e.acquire(direct, holder)
 	fb := FaultyWith(e.h.Open(e), 1, Faults{
-		Delay: time.Millisecond, LoseReply: 0.2, Vanish: 0.1, Refuse: 0.1, Twice: 0.2, LoseWake: 0.7,
+		Delay: time.Millisecond, LoseReply: 0.2, Vanish: 0.1, Refuse: 0.1, Twice: 0.2,
+		LoseWake: 0.7,
 	})
 	e.later(func() { _ = fb.Close() })
 	const n = 8
@@ -272,7 +297,8 @@ func fairUnderFaults(e *env) {
 		e.stand(direct, c, i+1)
 		waiters.Go(func() {
 			tokens[i] = e.persist(fb, c)
-			for release(e.ctx, fb, c) != nil && e.ctx.Err() == nil { // until it says that it was done before
+			// Until it says that it was done before.
+			for release(e.ctx, fb, c) != nil && e.ctx.Err() == nil {
 				if errors.Is(release(e.ctx, direct, c), backend.ErrLost) {
 					return
 				}
@@ -283,7 +309,8 @@ func fairUnderFaults(e *env) {
 	waiters.Wait()
 	for i := 1; i < n; i++ {
 		if tokens[i] <= tokens[i-1] {
-			e.Errorf("the one at place %d was served with token %d, the next one with %d", i, tokens[i-1], tokens[i])
+			e.Errorf("the one at place %d was served with token %d, the next one with %d", i,
+				tokens[i-1], tokens[i])
 		}
 	}
 }

@@ -28,18 +28,24 @@ func FairProcesses(t *testing.T, url string) {
 	calibrate()
 	// How many holds a turn of some milliseconds has depends on the machine; over many turns that
 	// evens out.
-	t.Run("each acquisition in the store", func(t *testing.T) { fairProcesses(t, url, -1, 2*time.Second) })
+	t.Run("each acquisition in the store", func(t *testing.T) {
+		fairProcesses(t, url, -1, 2*time.Second)
+	})
 	t.Run("handed on", func(t *testing.T) { fairProcesses(t, url, 0, 6*time.Second) })
 }
 
 const (
-	fairCount  = 4                     // processes, and workers in each
-	fairShares = 1.2                   // most turns over least, where a process could have them, on an idle machine
-	fairMany   = 50                    // holds that each process has at least, so that chance evens out
-	fairWhole  = 2                     // most turns over least, in all the time
-	fairLine   = "line"                // what a process's turns are recorded as
-	fairLate   = "line, late"          // those of which it is not known well when their place was taken
-	fairSlack  = 10 * time.Millisecond // how long a request may take that takes a place, on an idle machine
+	fairCount = 4 // processes, and workers in each
+	// most turns over least, where a process could have them, on an idle machine.
+	fairShares = 1.2
+	// holds that each process has at least, so that chance evens out.
+	fairMany  = 50
+	fairWhole = 2      // most turns over least, in all the time
+	fairLine  = "line" // what a process's turns are recorded as
+	// Those of which it is not known well when their place was taken.
+	fairLate = "line, late"
+	// How long a request may take that takes a place, on an idle machine.
+	fairSlack = 10 * time.Millisecond
 )
 
 func fairProcesses(t *testing.T, url string, passes int, lasting time.Duration) {
@@ -48,7 +54,10 @@ func fairProcesses(t *testing.T, url string, passes int, lasting time.Duration) 
 	var all []*process
 	var files []string
 	for i := range fairCount {
-		o := orders{URL: url, Key: key, TTL: 10 * ttl, Name: fmt.Sprint(i), Workers: fairCount, Passes: passes, Turns: true}
+		o := orders{
+			URL: url, Key: key, TTL: 10 * ttl, Name: fmt.Sprint(i), Workers: fairCount,
+			Passes: passes, Turns: true,
+		}
 		o.History = filepath.Join(dir, o.Name)
 		files = append(files, o.History)
 		all = append(all, startWorker(t, o))
@@ -90,14 +99,16 @@ func judgeFairness(t *testing.T, key string, events []history.Event, from, to ti
 	}
 	n := history.Inversions(turns, slower(fairSlack))
 	shares, rates := sharesOf(key, events, from, to)
-	t.Logf("%d turns of %d processes that are known well, %d holds; per process %v, a second in the queue %.1f",
+	t.Logf("%d turns of %d processes that are known well, %d holds; per process %v, a second in "+
+		"the queue %.1f",
 		len(turns), fairCount, len(holds), shares, rates)
 	if n != 0 || len(turns) < 10*fairCount {
 		t.Errorf("%d inversions in %d turns, want 0 in many", n, len(turns))
 	}
 	limit := 1 + (fairShares-1)*slowness
 	if least, most := slices.Min(rates), slices.Max(rates); !(most <= limit*least) {
-		t.Errorf("holds per process and second in the queue: %.1f, want most/least under %.2f", rates, limit)
+		t.Errorf("holds per process and second in the queue: %.1f, want most/least under %.2f",
+			rates, limit)
 	}
 	if least, most := slices.Min(shares), slices.Max(shares); most > fairWhole*least {
 		t.Errorf("holds per process: %v, want most/least under %v", shares, fairWhole)
@@ -106,7 +117,9 @@ func judgeFairness(t *testing.T, key string, events []history.Event, from, to ti
 
 // sharesOf counts each process's holds of key from then to then, in all and for each second in
 // which it held the key or was queued.
-func sharesOf(key string, events []history.Event, from, to time.Duration) (shares []int, rates []float64) {
+func sharesOf(key string, events []history.Event, from,
+	to time.Duration,
+) (shares []int, rates []float64) {
 	shares, rates = make([]int, fairCount), make([]float64, fairCount)
 	events = slices.Clone(events)
 	slices.SortFunc(events, func(a, b history.Event) int { return cmp.Compare(a.Start, b.Start) })
@@ -131,9 +144,9 @@ func sharesOf(key string, events []history.Event, from, to time.Duration) (share
 }
 
 // KilledWaiter kills the process at the head of the queue of a lock of the store at url with
-// SIGKILL, and then unlocks: the next in the queue is granted the lock within a second after the window
-// in which a place has to be refreshed. The backend claims Queue. See [Processes] for what its
-// package has to do.
+// SIGKILL, and then unlocks: the next in the queue is granted the lock within a second after the
+// window in which a place has to be refreshed. The backend claims Queue. See [Processes] for what
+// its package has to do.
 //
 // covers: W5, W9, G6
 func KilledWaiter(t *testing.T, url string) {
@@ -157,7 +170,8 @@ func KilledWaiter(t *testing.T, url string) {
 	}
 	line := func(name string, place int) *process {
 		p := startWorker(t, orders{
-			URL: url, Key: key, TTL: 30 * time.Second, Name: name, History: filepath.Join(dir, name), Workers: 1, Fallback: deadWindow / 3,
+			URL: url, Key: key, TTL: 30 * time.Second, Name: name, History: filepath.Join(dir,
+				name), Workers: 1, Fallback: deadWindow / 3,
 		})
 		for end := time.Now().Add(3 * patience); ; time.Sleep(5 * time.Millisecond) {
 			state, err := b.Inspect(t.Context(), key)
@@ -175,7 +189,10 @@ func KilledWaiter(t *testing.T, url string) {
 	if err := g.Unlock(); err != nil {
 		t.Error(err)
 	}
-	next.await(t, "to lock after the head of the queue was killed", deadWindow+slackAfterDeath()+patience, func() bool { return next.locked > 0 })
+	next.await(t, "to lock after the head of the queue was killed",
+		deadWindow+slackAfterDeath()+patience, func() bool {
+			return next.locked > 0
+		})
 	next.stop(t)
 	events, err := history.Read(filepath.Join(dir, "next"))
 	if err != nil || len(events) == 0 {
@@ -184,6 +201,7 @@ func KilledWaiter(t *testing.T, url string) {
 	took := events[0].Start - killed
 	t.Logf("granted %v after the one before it was killed, with a window of %v", took, deadWindow)
 	if took > deadWindow+slackAfterDeath() {
-		t.Errorf("granted %v after the head of the queue was killed, want within %v and a second", took, deadWindow)
+		t.Errorf("granted %v after the head of the queue was killed, want within %v and a second",
+			took, deadWindow)
 	}
 }

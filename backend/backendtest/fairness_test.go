@@ -14,7 +14,10 @@ func TestSharesOf(t *testing.T) {
 	turn := func(process string, asked, granted int) {
 		at := func(ms int) time.Duration { return time.Duration(ms) * time.Millisecond }
 		events = append(events,
-			history.Event{Process: process, Key: fairLine, Asked: at(asked), Start: at(granted), End: at(granted) + 1},
+			history.Event{
+				Process: process, Key: fairLine, Asked: at(asked), Start: at(granted),
+				End: at(granted) + 1,
+			},
 			history.Event{Process: process, Key: "k", Start: at(granted), End: at(granted + 10)})
 	}
 	for i := range 100 {
@@ -26,7 +29,8 @@ func TestSharesOf(t *testing.T) {
 	}
 	turn("0", 2990, 2990)
 	shares, rates := sharesOf("k", events, time.Second, 3*time.Second)
-	if !slices.Equal(shares, []int{51, 100, 0, 0}) || rates[0] < 48 || rates[0] > 52 || rates[1] != 50 {
+	if !slices.Equal(shares, []int{51, 100, 0, 0}) || rates[0] < 48 || rates[0] > 52 ||
+		rates[1] != 50 {
 		t.Errorf("shares %v, rates %v", shares, rates)
 	}
 }

@@ -20,17 +20,21 @@ type Faults struct {
 	// request is executed behind its back.
 	Delay time.Duration
 	Slow  float64
-	Limit time.Duration // default 50·Delay; never more than 1.5 times the claim's TTL, see [FaultyBackend]
+	// default 50·Delay; never more than 1.5 times the claim's TTL, see [FaultyBackend]
+	Limit time.Duration
 
-	Late      float64 // the caller is told at once that the connection broke; the request is executed later, within Limit
+	// the caller is told at once that the connection broke; the request is executed later, within
+	// Limit
+	Late      float64
 	LoseReply float64 // executed, and then the connection breaks
 	Vanish    float64 // the connection breaks, and nothing is executed
 	Refuse    float64 // not executed, and the caller is told so: ErrUnavailable
 	Twice     float64 // executed twice, some time apart
 
-	LoseWake  float64       // a wake-up is lost
-	DelayWake float64       // a wake-up comes up to Limit late
-	FalseWake time.Duration // mean time between wake-ups of nobody's making, on each watch; 0 is none
+	LoseWake  float64 // a wake-up is lost
+	DelayWake float64 // a wake-up comes up to Limit late
+	// mean time between wake-ups of nobody's making, on each watch; 0 is none
+	FalseWake time.Duration
 }
 
 // ErrFault is what [Faulty] answers where a connection would break: an unknown answer.
@@ -49,7 +53,8 @@ func Swarm(seed uint64, delay time.Duration) Faults {
 	}
 	f := Faults{
 		Delay: delay, Limit: 50 * delay, Slow: some(0.1),
-		Late: some(0.15), LoseReply: some(0.25), Vanish: some(0.15), Refuse: some(0.15), Twice: some(0.25),
+		Late: some(0.15), LoseReply: some(0.25), Vanish: some(0.15), Refuse: some(0.15),
+		Twice:    some(0.25),
 		LoseWake: some(0.9), DelayWake: some(0.5),
 	}
 	if r.IntN(2) == 0 {
@@ -71,7 +76,8 @@ const (
 )
 
 var fateNames = [...]string{
-	late: "late: executed behind the caller's back", loseReply: "executed, reply lost", vanish: "vanished", refuse: "refused",
+	late: "late: executed behind the caller's back", loseReply: "executed, reply lost",
+	vanish: "vanished", refuse: "refused",
 	twice: "executed twice",
 }
 
@@ -97,7 +103,13 @@ func (f Faults) plan(seed, n uint64, c backend.Claim) plan {
 	for _, kind := range []struct {
 		fate fate
 		rate float64
-	}{{late, f.Late}, {loseReply, f.LoseReply}, {vanish, f.Vanish}, {refuse, f.Refuse}, {twice, f.Twice}} {
+	}{
+		{late, f.Late},
+		{loseReply, f.LoseReply},
+		{vanish, f.Vanish},
+		{refuse, f.Refuse},
+		{twice, f.Twice},
+	} {
 		if u < kind.rate {
 			p.fate = kind.fate
 			break

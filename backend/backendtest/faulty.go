@@ -104,7 +104,8 @@ func (f *FaultyBackend) next(verb string, c backend.Claim) plan {
 	}
 	p := f.faults.plan(f.seed, n, c)
 	if p.fate != pass {
-		f.note("%s %d of %s, owner …%s: %s, after %v", verb, n, short(c.Key), tail(c.Owner), fateNames[p.fate], p.there)
+		f.note("%s %d of %s, owner …%s: %s, after %v", verb, n, short(c.Key), tail(c.Owner),
+			fateNames[p.fate], p.there)
 	}
 	return p
 }
@@ -143,23 +144,29 @@ func kept[T any](f *FaultyBackend, from *T, err error) (got T, _ error) {
 
 // Renew renews over the bad network.
 func (f *FaultyBackend) Renew(ctx context.Context, c backend.Claim) error {
-	return f.request(ctx, "Renew", c, func(ctx context.Context) error { return f.Backend.Renew(ctx, c) })
+	return f.request(ctx, "Renew", c, func(ctx context.Context) error {
+		return f.Backend.Renew(ctx, c)
+	})
 }
 
 // Release releases over the bad network.
 func (f *FaultyBackend) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
-	return firstOf(ctx, f, "Release", c, func(ctx context.Context) (backend.Released, error) { return f.Backend.Release(ctx, c) })
+	return firstOf(ctx, f, "Release", c, func(ctx context.Context) (backend.Released, error) {
+		return f.Backend.Release(ctx, c)
+	})
 }
 
-// ReleaseAll releases claims over the bad network, in one request. The answers that arrive are those of
-// its first execution.
+// ReleaseAll releases claims over the bad network, in one request. The answers that arrive are
+// those of its first execution.
 func (f *FaultyBackend) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
 	return firstOfAll(ctx, f, "ReleaseAll", claims, f.Backend.ReleaseAll)
 }
 
-// TryAcquireAll makes attempts over the bad network, in one request. Of one that is executed twice the first
-// grants what is free, and the second would find that held.
-func (f *FaultyBackend) TryAcquireAll(ctx context.Context, claims []backend.Claim) ([]backend.Grant, error) {
+// TryAcquireAll makes attempts over the bad network, in one request. Of one that is executed twice
+// the first grants what is free, and the second would find that held.
+func (f *FaultyBackend) TryAcquireAll(ctx context.Context,
+	claims []backend.Claim,
+) ([]backend.Grant, error) {
 	return firstOfAll(ctx, f, "TryAcquireAll", claims, f.Backend.TryAcquireAll)
 }
 
@@ -168,19 +175,24 @@ func (f *FaultyBackend) TryReleaseAll(ctx context.Context, claims []backend.Clai
 	return firstOfAll(ctx, f, "TryReleaseAll", claims, f.Backend.TryReleaseAll)
 }
 
-// firstOfAll makes a request about claims, without a network if there are none or the store has no such request.
+// firstOfAll makes a request about claims, without a network if there are none or the store has no
+// such request.
 func firstOfAll[T any](
-	ctx context.Context, f *FaultyBackend, verb string, claims []backend.Claim, send func(context.Context, []backend.Claim) (T, error),
+	ctx context.Context, f *FaultyBackend, verb string, claims []backend.Claim,
+	send func(context.Context, []backend.Claim) (T, error),
 ) (T, error) {
 	if none, err := send(ctx, nil); len(claims) == 0 || errors.Is(err, errors.ErrUnsupported) {
 		return none, err
 	}
-	return firstOf(ctx, f, verb, claims[0], func(ctx context.Context) (T, error) { return send(ctx, claims) })
+	return firstOf(ctx, f, verb, claims[0], func(ctx context.Context) (T, error) {
+		return send(ctx, claims)
+	})
 }
 
 // firstOf makes a request that is answered by its first execution.
 func firstOf[T any](
-	ctx context.Context, f *FaultyBackend, verb string, c backend.Claim, send func(context.Context) (T, error),
+	ctx context.Context, f *FaultyBackend, verb string, c backend.Claim,
+	send func(context.Context) (T, error),
 ) (T, error) {
 	var told T
 	first, answered := error(nil), false
@@ -201,7 +213,9 @@ func (f *FaultyBackend) Identity(ctx context.Context) (string, error) {
 
 // request sends a request in a goroutine of its own, which lives until the request is executed, and
 // returns when it is answered or ctx is done.
-func (f *FaultyBackend) request(ctx context.Context, verb string, c backend.Claim, send func(context.Context) error) error {
+func (f *FaultyBackend) request(ctx context.Context, verb string, c backend.Claim,
+	send func(context.Context) error,
+) error {
 	if ctx.Err() != nil || c.Validate(f.Capabilities()) != nil {
 		return send(ctx) // nothing of it reaches the network
 	}
@@ -224,7 +238,9 @@ func (f *FaultyBackend) request(ctx context.Context, verb string, c backend.Clai
 }
 
 // carry takes a request to the store and its reply back.
-func (f *FaultyBackend) carry(ctx context.Context, p plan, send func(context.Context) error, answer chan<- error) {
+func (f *FaultyBackend) carry(ctx context.Context, p plan, send func(context.Context) error,
+	answer chan<- error,
+) {
 	if p.fate == late {
 		answer <- p.fault()
 	}
@@ -237,7 +253,8 @@ func (f *FaultyBackend) carry(ctx context.Context, p plan, send func(context.Con
 		answer <- fmt.Errorf("%w: %w %d", backend.ErrUnavailable, ErrFault, p.n)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience) // the store's own silence is not ours to add to
+	// The store's own silence is not ours to add to.
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := send(ctx)
 	if p.fate == twice {

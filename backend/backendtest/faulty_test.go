@@ -52,7 +52,9 @@ func claim() backend.Claim {
 }
 
 // under runs f in a bubble on a store of its own behind faults.
-func under(t *testing.T, f backendtest.Faults, do func(t *testing.T, fb *backendtest.FaultyBackend, store *counter)) {
+func under(t *testing.T, f backendtest.Faults,
+	do func(t *testing.T, fb *backendtest.FaultyBackend, store *counter),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := &counter{Backend: membackend.New()}
@@ -65,49 +67,59 @@ func under(t *testing.T, f backendtest.Faults, do func(t *testing.T, fb *backend
 }
 
 func TestLateIsExecutedBehindTheCaller(t *testing.T) {
-	under(t, backendtest.Faults{Late: 1, Limit: time.Second}, func(t *testing.T, fb *backendtest.FaultyBackend, store *counter) {
-		start, c := time.Now(), claim()
-		_, err := fb.TryAcquire(t.Context(), c)
-		if !errors.Is(err, backendtest.ErrFault) || backend.AnswerOf(err) != backend.Unknown || time.Since(start) != 0 {
-			t.Errorf("TryAcquire = %v after %v, want an unknown answer at once", err, time.Since(start))
-		}
-		if store.acquires() != 0 {
-			t.Error("executed before the caller was told")
-		}
-		fb.Settle()
-		if late := time.Since(start); store.acquires() != 1 || late == 0 || late > time.Second {
-			t.Errorf("executed %d times within %v, want once, late", store.acquires(), late)
-		}
-		if log := strings.Join(fb.Log(), "\n"); !strings.Contains(log, "TryAcquire 1") || !strings.Contains(log, "late") {
-			t.Errorf("the log says %q", log)
-		}
-	})
+	under(t, backendtest.Faults{Late: 1, Limit: time.Second},
+		func(t *testing.T, fb *backendtest.FaultyBackend, store *counter) {
+			start, c := time.Now(), claim()
+			_, err := fb.TryAcquire(t.Context(), c)
+			if !errors.Is(err, backendtest.ErrFault) || backend.AnswerOf(err) != backend.Unknown ||
+				time.Since(start) != 0 {
+				t.Errorf("TryAcquire = %v after %v, want an unknown answer at once", err,
+					time.Since(start))
+			}
+			if store.acquires() != 0 {
+				t.Error("executed before the caller was told")
+			}
+			fb.Settle()
+			if late := time.Since(start); store.acquires() != 1 || late == 0 || late > time.Second {
+				t.Errorf("executed %d times within %v, want once, late", store.acquires(), late)
+			}
+			if log := strings.Join(fb.Log(), "\n"); !strings.Contains(log, "TryAcquire 1") ||
+				!strings.Contains(log, "late") {
+				t.Errorf("the log says %q", log)
+			}
+		})
 }
 
 func TestLostReplyIsExecuted(t *testing.T) {
-	under(t, backendtest.Faults{LoseReply: 1}, func(t *testing.T, fb *backendtest.FaultyBackend, _ *counter) {
-		c := claim()
-		_, err := fb.TryAcquire(t.Context(), c)
-		state, _ := fb.Inspect(t.Context(), "k")
-		if !errors.Is(err, backendtest.ErrFault) || len(state.Holders) != 1 {
-			t.Errorf("TryAcquire = %v, and %d hold; want an unknown answer to a grant", err, len(state.Holders))
-		}
-		if err := fb.Renew(t.Context(), c); !errors.Is(err, backendtest.ErrFault) {
-			t.Errorf("Renew = %v", err)
-		}
-	})
+	under(t, backendtest.Faults{LoseReply: 1},
+		func(t *testing.T, fb *backendtest.FaultyBackend, _ *counter) {
+			c := claim()
+			_, err := fb.TryAcquire(t.Context(), c)
+			state, _ := fb.Inspect(t.Context(), "k")
+			if !errors.Is(err, backendtest.ErrFault) || len(state.Holders) != 1 {
+				t.Errorf("TryAcquire = %v, and %d hold; want an unknown answer to a grant", err,
+					len(state.Holders))
+			}
+			if err := fb.Renew(t.Context(), c); !errors.Is(err, backendtest.ErrFault) {
+				t.Errorf("Renew = %v", err)
+			}
+		})
 }
 
 func TestVanishedAndRefusedAreNotExecuted(t *testing.T) {
 	for want, f := range map[error]backendtest.Faults{
-		backendtest.ErrFault: {Vanish: 1, Delay: time.Millisecond}, backend.ErrUnavailable: {Refuse: 1, Delay: time.Millisecond},
+		backendtest.ErrFault:   {Vanish: 1, Delay: time.Millisecond},
+		backend.ErrUnavailable: {Refuse: 1, Delay: time.Millisecond},
 	} {
 		under(t, f, func(t *testing.T, fb *backendtest.FaultyBackend, store *counter) {
 			_, err := fb.TryAcquire(t.Context(), claim())
 			if !errors.Is(err, want) || store.acquires() != 0 {
-				t.Errorf("TryAcquire = %v, executed %d times; want %v, and never", err, store.acquires(), want)
+				t.Errorf("TryAcquire = %v, executed %d times; want %v, and never", err,
+					store.acquires(), want)
 			}
-			if answer := backend.AnswerOf(err); (answer == backend.No) != (want == backend.ErrUnavailable) { //nolint:errorlint // a key of the map
+			//nolint:errorlint // a key of the map
+			if answer := backend.AnswerOf(
+				err); (answer == backend.No) != (want == backend.ErrUnavailable) {
 				t.Errorf("AnswerOf(%v) = %v", err, answer)
 			}
 			if _, err := fb.Watch(t.Context(), claim()); !errors.Is(err, want) {
@@ -123,7 +135,8 @@ func TestTwice(t *testing.T) {
 	under(t, f, func(t *testing.T, fb *backendtest.FaultyBackend, store *counter) {
 		c := claim()
 		if _, err := fb.TryAcquire(t.Context(), c); err != nil || store.acquires() != 2 {
-			t.Errorf("TryAcquire = %v after %d executions, want a grant after 2", err, store.acquires())
+			t.Errorf("TryAcquire = %v after %d executions, want a grant after 2", err,
+				store.acquires())
 		}
 		if err := fb.Renew(t.Context(), c); err != nil {
 			t.Errorf("Renew = %v", err)
@@ -144,7 +157,8 @@ func TestSlowOutlivesItsContext(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			start := time.Now()
 			_, err := fb.TryAcquire(ctx, claim())
-			if took := time.Since(start); took > time.Second || err != nil && took == time.Second && !errors.Is(err, context.DeadlineExceeded) {
+			if took := time.Since(start); took > time.Second || err != nil && took == time.Second &&
+				!errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("TryAcquire = %v after %v, with a ctx of 1s", err, took)
 			}
 			cancel()
@@ -154,7 +168,8 @@ func TestSlowOutlivesItsContext(t *testing.T) {
 			t.Fatal("nothing was late")
 		}
 		if err := fb.Close(); err != nil || store.acquires() != 20 {
-			t.Errorf("Close = %v, after %d of 20 were executed: it must wait for what is late", err, store.acquires())
+			t.Errorf("Close = %v, after %d of 20 were executed: it must wait for what is late", err,
+				store.acquires())
 		}
 		if _, err := fb.TryAcquire(t.Context(), claim()); !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("TryAcquire after Close = %v", err)
@@ -224,7 +239,8 @@ func TestWakeUps(t *testing.T) {
 	if n := count(t, backendtest.Faults{DelayWake: 1, Limit: time.Minute}); n > 50 {
 		t.Errorf("%d of 100 wake-ups came within a second, each up to a minute late", n)
 	}
-	if n := count(t, backendtest.Faults{LoseWake: 1, FalseWake: 2 * time.Second}); n < 20 || n > 70 {
+	if n := count(t, backendtest.Faults{LoseWake: 1, FalseWake: 2 * time.Second}); n < 20 ||
+		n > 70 {
 		t.Errorf("%d seconds of 100 with a false wake-up, one in two seconds on average", n)
 	}
 }
@@ -233,11 +249,13 @@ func TestWakeUps(t *testing.T) {
 func TestSeedDecides(t *testing.T) {
 	story := func(seed uint64) (log []string) {
 		synctest.Test(t, func(t *testing.T) {
-			fb := backendtest.FaultyWith(membackend.New(), seed, backendtest.Swarm(seed, time.Millisecond))
+			fb := backendtest.FaultyWith(membackend.New(), seed,
+				backendtest.Swarm(seed, time.Millisecond))
 			for i := range 200 {
 				c := backend.Claim{Key: "k", Owner: fmt.Sprint(i), TTL: time.Minute}
 				_, err := fb.TryAcquire(t.Context(), c)
-				log = append(log, fmt.Sprint(err), fmt.Sprint(storetest.Release(t.Context(), fb, c)))
+				log = append(log, fmt.Sprint(err),
+					fmt.Sprint(storetest.Release(t.Context(), fb, c)))
 			}
 			log = append(log, fb.Log()...)
 			if err := fb.Close(); err != nil {
@@ -266,7 +284,8 @@ func TestFaultyByDefault(t *testing.T) {
 		for seed := range uint64(50) {
 			b := backendtest.Faulty(membackend.New(), seed)
 			for range 20 {
-				if _, err := b.TryAcquire(t.Context(), claim()); errors.Is(err, backendtest.ErrFault) {
+				if _, err := b.TryAcquire(t.Context(), claim()); errors.Is(err,
+					backendtest.ErrFault) {
 					failed++
 				}
 			}
@@ -293,11 +312,13 @@ func TestUnansweredReleaseTellsNothing(t *testing.T) {
 			if _, err := store.Backend.TryAcquire(t.Context(), holder); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := store.Backend.TryAcquire(t.Context(), waiter); !errors.Is(err, backend.ErrHeld) {
+			if _, err := store.Backend.TryAcquire(t.Context(), waiter); !errors.Is(err,
+				backend.ErrHeld) {
 				t.Fatal(err)
 			}
 			told, err := fb.Release(t.Context(), holder)
-			if want := (backend.Released{Waiting: 1, Next: waiter.Meta}); (err != nil) != lost || lost && told != (backend.Released{}) || !lost && told != want {
+			if want := (backend.Released{Waiting: 1, Next: waiter.Meta}); (err != nil) != lost ||
+				lost && told != (backend.Released{}) || !lost && told != want {
 				t.Errorf("reply lost: %v: the release told of %+v, %v", lost, told, err)
 			}
 		})

@@ -17,7 +17,9 @@ func TestFaultyIsABackend(t *testing.T) {
 			open := h.Open
 			h.Open = func(t testing.TB) backend.Backend { return FaultyWith(open(t), 1, f) }
 			s := suite{h: h, caps: modelCaps, name: t.Name()}
-			chosen, _ := s.choose(slices.DeleteFunc(rules(true), func(r rule) bool { return r.slow }))
+			chosen, _ := s.choose(slices.DeleteFunc(rules(true), func(r rule) bool {
+				return r.slow
+			}))
 			s.runAll(t, chosen, runtime.GOMAXPROCS(0))
 		})
 	}

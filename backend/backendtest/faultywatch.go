@@ -34,7 +34,9 @@ func (f *FaultyBackend) Watch(ctx context.Context, c backend.Claim) (<-chan back
 	return w.out, nil
 }
 
-func (f *FaultyBackend) subscribe(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+func (f *FaultyBackend) subscribe(ctx context.Context,
+	c backend.Claim,
+) (<-chan backend.Wake, error) {
 	p := f.next("Watch", c)
 	if !f.sleep(ctx, p.there) {
 		return nil, ctx.Err()

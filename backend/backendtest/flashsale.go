@@ -62,7 +62,9 @@ func FlashSale(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if err := s.Update(ctx, key, func(context.Context, sale) (sale, error) { return sale{Left: units, Sold: map[string]int{}}, nil }); err != nil {
+	if err := s.Update(ctx, key, func(context.Context, sale) (sale, error) {
+		return sale{Left: units, Sold: map[string]int{}}, nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	get := func() sale {
@@ -79,7 +81,8 @@ func FlashSale(t *testing.T, url string) {
 	start := func() {
 		name := fmt.Sprint("p", len(all))
 		all = append(all, startWorker(t, orders{
-			URL: url, Key: key, TTL: ttl, Name: name, History: filepath.Join(dir, name), Sale: true, Work: lasting / time.Duration(units),
+			URL: url, Key: key, TTL: ttl, Name: name, History: filepath.Join(dir, name), Sale: true,
+			Work: lasting / time.Duration(units),
 		}))
 	}
 	for range processes {
@@ -87,8 +90,9 @@ func FlashSale(t *testing.T, url string) {
 	}
 	stopped := all[processes-1]
 	stopped.tell(t, sayHold)
-	// Where a verb of a process keeps others from the key, as with file://, one that is stopped in the
-	// middle of a verb keeps them from it until it goes on. So it is stopped again until the key answers.
+	// Where a verb of a process keeps others from the key, as with file://, one that is stopped in
+	// the middle of a verb keeps them from it until it goes on. So it is stopped again until the
+	// key answers.
 	answers := func() bool {
 		ctx, cancel := context.WithTimeout(ctx, ttl/4)
 		defer cancel()
@@ -103,7 +107,9 @@ func FlashSale(t *testing.T, url string) {
 		stopped.mu.Lock()
 		stopped.holding = false
 		stopped.mu.Unlock()
-		stopped.await(t, "to be about to buy", 2*ttl+5*patience, func() bool { return stopped.holding })
+		stopped.await(t, "to be about to buy", 2*ttl+5*patience, func() bool {
+			return stopped.holding
+		})
 		if err = stopped.freeze(); err != nil || answers() {
 			break
 		}
@@ -121,7 +127,8 @@ func FlashSale(t *testing.T, url string) {
 		goesOn = time.Time{}
 		if wasStopped {
 			if get().Left == before {
-				t.Errorf("nobody bought anything in %v and more in which a process was stopped that was about to", 3*ttl)
+				t.Errorf("nobody bought anything in %v and more in which a process was stopped "+
+					"that was about to", 3*ttl)
 			}
 			if err := stopped.thaw(); err != nil {
 				t.Fatal(err)
@@ -136,9 +143,10 @@ func FlashSale(t *testing.T, url string) {
 	for next := 0; ; {
 		<-every.C
 		left := get().Left
-		// The other buyers of the stopped process are in the queue, too: until their places lapse, the
-		// lock may be handed over to them, each time for a lease.
-		if late := time.Since(goesOn); !goesOn.IsZero() && late > 0 && (left < before || late > 2*ttl+5*patience) {
+		// The other buyers of the stopped process are in the queue, too: until their places lapse,
+		// the lock may be handed over to them, each time for a lease.
+		if late := time.Since(goesOn); !goesOn.IsZero() && late > 0 &&
+			(left < before || late > 2*ttl+5*patience) {
 			thaw()
 		}
 		if left == 0 {
@@ -147,8 +155,10 @@ func FlashSale(t *testing.T, url string) {
 		switch victim := all[next]; {
 		case victim == stopped:
 			next++
-		case !goesOn.IsZero() && left == before: // whoever is killed next may be the one that has got the lock
-		case victim.count() > 0 && len(killed) < units/100: // on a slow machine the sale must go on, too
+		// Whoever is killed next may be the one that has got the lock.
+		case !goesOn.IsZero() && left == before:
+		// On a slow machine the sale must go on, too.
+		case victim.count() > 0 && len(killed) < units/100:
 			killed[victim] = true
 			victim.kill()
 			start()
@@ -185,10 +195,12 @@ func FlashSale(t *testing.T, url string) {
 			unknown += workersEach // each may have been killed between the save and its note of it
 		}
 		if inStore < heard || inStore > heard+unknown {
-			t.Errorf("process %s heard of %d sales, and of %d not for sure; the store has %d", p.name, heard, unknown, inStore)
+			t.Errorf("process %s heard of %d sales, and of %d not for sure; the store has %d",
+				p.name, heard, unknown, inStore)
 		}
 		if p == stopped && lost == 0 && wasStopped {
-			t.Errorf("process %s was stopped for three TTLs when it was about to buy, and lost nothing", p.name)
+			t.Errorf("process %s was stopped for three TTLs when it was about to buy, "+
+				"and lost nothing", p.name)
 		}
 	}
 	if end.Left != 0 || sold != units {
@@ -234,7 +246,9 @@ func sell(o orders) error {
 		_, err := journal.WriteString(line + "\n")
 		return err
 	}
-	return serve(workersEach, func(line string) { c.hold.Store(line == sayHold) }, func(ctx context.Context, _ string) error {
+	return serve(workersEach, func(line string) {
+		c.hold.Store(line == sayHold)
+	}, func(ctx context.Context, _ string) error {
 		for {
 			var stood bool
 			err := s.Update(ctx, o.Key, func(_ context.Context, v sale) (sale, error) {
@@ -249,7 +263,8 @@ func sell(o orders) error {
 			})
 			switch {
 			case stood && !errors.Is(err, locker.ErrLost):
-				return fmt.Errorf("a buyer that was stopped for longer than its lease was told %w", cmp.Or(err, errBought))
+				return fmt.Errorf("a buyer that was stopped for longer than its lease was told %w",
+					cmp.Or(err, errBought))
 			case errors.Is(err, errSoldOut):
 				return nil
 			case err == nil:
@@ -274,7 +289,9 @@ func sell(o orders) error {
 
 // silent reports whether nothing was locked as the store gave no answer in time. That is what it
 // looks like to a process that was stopped: it tries again.
-func silent(err error) bool { return errors.Is(err, locker.ErrNotAcquired) && !backend.Refused(err) }
+func silent(err error) bool {
+	return errors.Is(err, locker.ErrNotAcquired) && !backend.Refused(err)
+}
 
 var errBought = errors.New("that it bought")
 

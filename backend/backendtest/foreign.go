@@ -10,26 +10,33 @@ import (
 var foreignRules = []rule{
 	{
 		name: "foreign/refused", run: foreignRefused, hook: hasForeign,
-		why: "A key that holds another program's data is ErrForeign, at once and for good. \"Held\" would make callers wait for" +
-			" ever for a release that never comes (redsync#124, node-redlock#38), and the data is not ours to change.",
+		why: "A key that holds another program's data is ErrForeign, at once and for good. " +
+			"\"Held\" would make callers wait for" +
+			" ever for a release that never comes (redsync#124, node-redlock#38), and the data " +
+			"is not ours to change.",
 	},
 	{
 		name: "dropped/noticed", run: dropNoticed, hook: hasDrop,
-		why: "A hold whose state was deleted (FLUSHALL, DEL, eviction) is lost: Renew says so, and does not create it again" +
+		why: "A hold whose state was deleted (FLUSHALL, DEL, eviction) is lost: Renew says so, " +
+			"and does not create it again" +
 			" (etcd's Session.Done never notices).",
 	},
 	{
 		name: "dropped/taken", run: dropTaken, hook: hasDrop,
-		why: "After its state was deleted, another claim may hold the key. The first must neither renew nor release it.",
+		why: "After its state was deleted, another claim may hold the key. The first must " +
+			"neither renew nor release it.",
 	},
 	{
 		name: "dropped/usable", run: dropUsable, hook: hasDrop,
-		why: "A key whose state was deleted is a free key. Scripts and caches that the deletion took away are made anew.",
+		why: "A key whose state was deleted is a free key. Scripts and caches that the deletion " +
+			"took away are made anew.",
 	},
 	{
 		name: "restart/usable", run: restartUsable, hook: hasRestart, alone: true,
-		why: "A restart breaks every connection. Clients recover by themselves: verbs answer, tokens rise, and watchers are" +
-			" signalled, since they may have missed anything (redis#2672, Redisson#3712: renewal never started again).",
+		why: "A restart breaks every connection. Clients recover by themselves: verbs answer, " +
+			"tokens rise, and watchers are" +
+			" signalled, since they may have missed anything (redis#2672, Redisson#3712: renewal " +
+			"never started again).",
 	},
 }
 
@@ -46,7 +53,10 @@ func foreignRefused(e *env) {
 			e.Error("foreign data was called a held lock")
 		}
 	}
-	for verb, err := range map[string]error{"Renew": a.Renew(e.ctx, c), "Release": release(e.ctx, a, c)} {
+	for verb, err := range map[string]error{
+		"Renew":   a.Renew(e.ctx, c),
+		"Release": release(e.ctx, a, c),
+	} {
 		if err == nil || backend.AnswerOf(err) != backend.No {
 			e.Errorf("%s of a key with foreign data = %v, want ErrForeign or ErrLost", verb, err)
 		}

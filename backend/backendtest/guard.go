@@ -15,29 +15,35 @@ import (
 var guardRules = []rule{
 	{
 		name: "guard/lost-when-dropped", run: lostWhenDropped, hook: hasDrop,
-		why: "A holder whose lock was deleted is told, by the next renewal at the latest: Lost and the context say why." +
+		why: "A holder whose lock was deleted is told, by the next renewal at the latest: Lost " +
+			"and the context say why." +
 			" (etcd's Session.Done stays open while another session acquires.)",
 	},
 	{
 		name: "guard/check-notices", run: checkNotices, hook: hasDrop,
-		why: "Check asks the store now: before an irreversible step nobody wants to wait for the next renewal.",
+		why: "Check asks the store now: before an irreversible step nobody wants to wait for the " +
+			"next renewal.",
 	},
 	{
 		name: "guard/unlock-is-no-loss", run: unlockIsNoLoss,
-		why: "Lost is for what happened to the holder, not for what it did: it does not fire on Unlock.",
+		why: "Lost is for what happened to the holder, not for what it did: it does not " +
+			"fire on Unlock.",
 	},
 	{
 		name: "guard/unlock-while-renewing", run: unlockWhileRenewing, slow: true,
-		why: "Unlock meets a renewal in flight all the time. It must neither wait for long, nor be undone by it.",
+		why: "Unlock meets a renewal in flight all the time. It must neither wait for long, nor " +
+			"be undone by it.",
 	},
 	{
 		name: "guard/abandoned", run: abandonedGuard,
-		why: "A guard that was dropped without Unlock is not renewed for ever (Redisson 3.16: interrupted tryLock kept" +
+		why: "A guard that was dropped without Unlock is not renewed for ever (Redisson 3.16: " +
+			"interrupted tryLock kept" +
 			" renewing): it is logged, and its lease runs out.",
 	},
 	{
 		name: "guard/deadline-first", run: deadlineFirst,
-		why: "Belief ends before the store's lease: a guard is over, by its own clock, before another claim can be granted.",
+		why: "Belief ends before the store's lease: a guard is over, by its own clock, before " +
+			"another claim can be granted.",
 	},
 }
 
@@ -51,7 +57,10 @@ func lostWhenDropped(e *env) {
 	e.h.Drop(e, late)
 	timer := time.NewTimer(e.short + patience)
 	defer timer.Stop()
-	for what, ended := range map[string]<-chan struct{}{"Lost": lost, "Context": g.Context().Done()} {
+	for what, ended := range map[string]<-chan struct{}{
+		"Lost":    lost,
+		"Context": g.Context().Done(),
+	} {
 		select {
 		case <-ended:
 		case <-timer.C:
@@ -62,7 +71,9 @@ func lostWhenDropped(e *env) {
 	e.is("Unlock of a lost guard", g.Unlock(), locker.ErrLost)
 	_, err := g.Value()
 	e.is("Value of a lost guard", err, locker.ErrLost)
-	e.await("a guard to be lost", e.short+patience, func() bool { return unseen.Context().Err() != nil })
+	e.await("a guard to be lost", e.short+patience, func() bool {
+		return unseen.Context().Err() != nil
+	})
 	select {
 	case <-unseen.Lost(): // first looked at after the loss
 	default:
@@ -122,7 +133,8 @@ func abandonedGuard(e *env) {
 		if strings.Contains(log, "without Unlock") {
 			return
 		}
-		if !strings.Contains(log, "ran out without a confirmed renewal") || ttl > e.long { // a busy machine was late
+		// A busy machine was late.
+		if !strings.Contains(log, "ran out without a confirmed renewal") || ttl > e.long {
 			e.Fatalf("nothing was logged about the guard that was dropped, only %q", log)
 		}
 	}
@@ -131,7 +143,10 @@ func abandonedGuard(e *env) {
 // abandoned drops a guard, waits until the key is free, and returns what was logged.
 func (e *env) abandoned(ttl time.Duration) string {
 	var log safeBuffer
-	l := e.locker(e.open(), locker.Config{TTL: ttl, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	l := e.locker(e.open(), locker.Config{
+		TTL:    ttl,
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	b := e.open()
 	key := e.key(fmt.Sprint("k", ttl))
 	abandon(e, l, key)
@@ -166,11 +181,14 @@ func deadlineFirst(e *env) {
 		next := e.claim(key)
 		e.takeOver(b, next)
 		if _, err := g.Value(); err == nil {
-			e.broken("the guard is good until %v from now, and another claim was granted", time.Until(g.Until()))
+			e.broken("the guard is good until %v from now, and another claim was granted",
+				time.Until(g.Until()))
 		}
 		deaf.stop.Store(false)
 		e.is("Unlock", g.Unlock(), locker.ErrLost)
-		e.await("the holder's late release to be done", patience, func() bool { return b.Renew(e.ctx, next) == nil })
+		e.await("the holder's late release to be done", patience, func() bool {
+			return b.Renew(e.ctx, next) == nil
+		})
 		e.release(b, next)
 	}
 }

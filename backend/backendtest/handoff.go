@@ -11,44 +11,62 @@ import (
 var handoffRules = []rule{
 	{
 		name: "handoff/same-step", run: handoffSameStep, needs: queue,
-		why: "The release itself grants the head of the queue. A key that is free for a moment goes to whoever asks in that" +
+		why: "The release itself grants the head of the queue. A key that is free for a moment " +
+			"goes to whoever asks in that" +
 			" moment, and those who wait starve.",
 	},
 	{
-		name: "handoff/wake", run: handoffWake, needs: backend.Capabilities{Queue: true, Watch: true, Fencing: true},
-		why: "The wake-up carries the grant: its token, and the WaiterTTL that it is good for, or the TTL if that is shorter." +
+		name: "handoff/wake", run: handoffWake, needs: backend.Capabilities{
+			Queue: true,
+			Watch: true, Fencing: true,
+		},
+		why: "The wake-up carries the grant: its token, and the WaiterTTL that it is good for, " +
+			"or the TTL if that is shorter." +
 			" A hand-off then costs one message, and nobody else is woken for nothing.",
 	},
 	{
 		name: "handoff/extended", run: handoffExtended, needs: queue,
-		why: "A waiter that is let in holds for its WaiterTTL, until it says that it lives by asking: then for its TTL, as its" +
+		why: "A waiter that is let in holds for its WaiterTTL, until it says that it lives by " +
+			"asking: then for its TTL, as its" +
 			" deadline counts from that attempt.",
 	},
 	{
 		name: "handoff/renewed", run: handoffRenewed, needs: queue,
-		why: "A grant that was handed over is a hold like any other. Renew is as good as a repeated attempt.",
+		why: "A grant that was handed over is a hold like any other. Renew is as good as a " +
+			"repeated attempt.",
 	},
 	{
 		name: "handoff/unclaimed", run: handoffUnclaimed, needs: queue,
-		why: "A waiter that died before its grant reached it costs the others its WaiterTTL, not its TTL, and not for ever" +
+		why: "A waiter that died before its grant reached it costs the others its WaiterTTL, not " +
+			"its TTL, and not for ever" +
 			" (Redisson's fair lock stands still for five minutes).",
 	},
 	{
 		name: "handoff/not-early", run: handoffNotEarly, needs: queue,
-		why: "Who was let in believes in its WaiterTTL from the refusal before. A grant that ends before it has two holders.",
+		why: "Who was let in believes in its WaiterTTL from the refusal before. A grant that " +
+			"ends before it has two holders.",
 	},
 	{
-		name: "handoff/noticed", run: handoffNoticed, needs: backend.Capabilities{Queue: true, Watch: true},
-		why: "A lease that ran out lets the head in as soon as anybody's verb notices, and the head hears of it, whoever asked.",
+		name: "handoff/noticed", run: handoffNoticed, needs: backend.Capabilities{
+			Queue: true,
+			Watch: true,
+		},
+		why: "A lease that ran out lets the head in as soon as anybody's verb notices, and the " +
+			"head hears of it, whoever asked.",
 	},
 	{
-		name: "handoff/before", run: handoffBefore, needs: backend.Capabilities{Queue: true, Watch: true, Fencing: true},
-		why: "Whoever is let in is told who held before, as far as the releases said so: else nobody finds out because of whom" +
+		name: "handoff/before", run: handoffBefore, needs: backend.Capabilities{
+			Queue: true,
+			Watch: true, Fencing: true,
+		},
+		why: "Whoever is let in is told who held before, as far as the releases said so: else " +
+			"nobody finds out because of whom" +
 			" a request was slow, if that one came and went while it waited.",
 	},
 	{
 		name: "handoff/renamed", run: handoffRenamed, needs: queue,
-		why: "A claim that waits may say anew who asks: the goroutine that began to wait may not be the one that will hold.",
+		why: "A claim that waits may say anew who asks: the goroutine that began to wait may not " +
+			"be the one that will hold.",
 	},
 }
 
@@ -84,8 +102,10 @@ func handoffSameStep(e *env) {
 		e.release(a, holder)
 		if e.caps.Inspect {
 			state, err := a.Inspect(e.ctx, key)
-			if err != nil || len(state.Holders) != 1 || state.Holders[0].Owner != waiter.Owner || len(state.Waiters) != 0 {
-				e.Errorf("after the release Inspect = %+v, %v; want the waiter as holder, and nobody in the queue", state, err)
+			if err != nil || len(state.Holders) != 1 || state.Holders[0].Owner != waiter.Owner ||
+				len(state.Waiters) != 0 {
+				e.Errorf("after the release Inspect = %+v, %v; want the waiter as holder, and "+
+					"nobody in the queue", state, err)
 			}
 		}
 		e.refused(a, e.claim(key))
@@ -99,7 +119,11 @@ func handoffSameStep(e *env) {
 func handoffWake(e *env) {
 	a, b := e.open(), e.open()
 	for i, place := range []struct{ asked, kept time.Duration }{
-		{e.long / 2, 0}, {2 * e.long, 0}, {e.long / 2, 2 * e.long}, {e.long / 2, 0}, {2 * e.long, 3 * e.long},
+		{e.long / 2, 0},
+		{2 * e.long, 0},
+		{e.long / 2, 2 * e.long},
+		{e.long / 2, 0},
+		{2 * e.long, 3 * e.long},
 	} {
 		key := e.key(fmt.Sprint(i))
 		holder := e.claim(key)
@@ -119,7 +143,8 @@ func handoffWake(e *env) {
 		got := e.handed(wake)
 		g := e.turn(b, head)
 		if got.Token != g.Token || got.Token <= refusal.Token {
-			e.broken("woken with token %d after a refusal at %d, granted %d", got.Token, refusal.Token, g.Token)
+			e.broken("woken with token %d after a refusal at %d, granted %d", got.Token,
+				refusal.Token, g.Token)
 		}
 		// It would believe that it holds for longer than is stored, or than the store may grant.
 		if most := min(max(place.asked, place.kept), head.TTL); got.TTL > e.roundedUp(most) {
@@ -163,10 +188,12 @@ func handoffBefore(e *env) {
 		if len(got.Before) > backend.MaxBefore || len(got.Before) < min(i, backend.MaxBefore) {
 			e.Fatalf("the hand-over to %d tells of %d holds before", i, len(got.Before))
 		}
-		for k := range min(i, backend.MaxBefore) { // from the last one back; the first may be told, too
+		// From the last one back; the first may be told, too.
+		for k := range min(i, backend.MaxBefore) {
 			past, want := got.Before[len(got.Before)-1-k], claims[i-1-k]
 			if past.Meta != want.Meta || past.Token == 0 || past.For <= 0 {
-				e.Fatalf("the hand-over to %d tells %d steps back of %+v, want %+v", i, k, past, want.Meta)
+				e.Fatalf("the hand-over to %d tells %d steps back of %+v, want %+v", i, k, past,
+					want.Meta)
 			}
 		}
 		before = append(before, backend.Past{Meta: c.Meta, Token: got.Token, For: time.Millisecond})
@@ -287,18 +314,23 @@ func handoffNoticed(e *env) {
 	waiter := e.inLine(key)
 	wake, _ := e.watch(b, waiter)
 	e.stand(b, waiter, 1)
-	e.await("the head to hear of a lease that ran out, as another asks", 2*e.short+patience, func() bool {
-		state, err := a.Inspect(e.ctx, key)
-		isIn := err == nil && slices.ContainsFunc(state.Holders, func(h backend.Holder) bool { return h.Owner == waiter.Owner })
-		select {
-		case w := <-wake: // without the grant, as where its turn came while the store found out whether it had, it is to ask itself
-			if w.Granted || isIn {
-				return true
+	e.await("the head to hear of a lease that ran out, as another asks", 2*e.short+patience,
+		func() bool {
+			state, err := a.Inspect(e.ctx, key)
+			isIn := err == nil && slices.ContainsFunc(state.Holders, func(h backend.Holder) bool {
+				return h.Owner == waiter.Owner
+			})
+			select {
+			// Without the grant, as where its turn came while the store found out whether it had,
+			// it is to ask itself.
+			case w := <-wake:
+				if w.Granted || isIn {
+					return true
+				}
+			default:
 			}
-		default:
-		}
-		e.refused(a, e.claim(key))
-		return false
-	})
+			e.refused(a, e.claim(key))
+			return false
+		})
 	e.turn(b, waiter)
 }

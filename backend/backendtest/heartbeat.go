@@ -11,27 +11,38 @@ import (
 
 var heartbeatRules = []rule{
 	{
-		name: "heartbeat/keeps", run: heartbeatKeeps, needs: backend.Capabilities{Queue: true, Inspect: true},
-		why: "Ten thousand waiters of one process send one request, and none of them loses its place by it.",
+		name: "heartbeat/keeps", run: heartbeatKeeps, needs: backend.Capabilities{
+			Queue:   true,
+			Inspect: true,
+		},
+		why: "Ten thousand waiters of one process send one request, and none of them loses " +
+			"its place by it.",
 	},
 	{
 		name: "heartbeat/tells", run: heartbeatTells, needs: backend.Capabilities{Queue: true},
-		why: "A waiter whose place is gone, or that was granted the key, asks again: a heartbeat that says all is well" +
+		why: "A waiter whose place is gone, or that was granted the key, asks again: a heartbeat " +
+			"that says all is well" +
 			" would leave it asleep beside its own grant.",
 	},
 	{
 		name: "heartbeat/keys", run: heartbeatKeys, needs: backend.Capabilities{Queue: true},
-		why: "A process that waits for thousands of keys keeps its places in few requests; what became of one key, or is" +
+		why: "A process that waits for thousands of keys keeps its places in few requests; what " +
+			"became of one key, or is" +
 			" wrong with it, is nothing to the others.",
 	},
 	{
-		name: "heartbeat/token", run: heartbeatToken, needs: backend.Capabilities{Queue: true, Fencing: true},
-		why: "A grant whose token is above that of the heartbeat was made after it: the proof by which a hand-over is" +
+		name: "heartbeat/token", run: heartbeatToken, needs: backend.Capabilities{
+			Queue:   true,
+			Fencing: true,
+		},
+		why: "A grant whose token is above that of the heartbeat was made after it: the proof by " +
+			"which a hand-over is" +
 			" believed without asking.",
 	},
 	{
-		name: "heartbeat/input", run: heartbeatInput, needs: backend.Capabilities{Queue: true}, once: true,
-		why: "What is no heartbeat is refused before anything is written.",
+		name: "heartbeat/input", run: heartbeatInput, needs: backend.Capabilities{Queue: true},
+		once: true,
+		why:  "What is no heartbeat is refused before anything is written.",
 	},
 }
 
@@ -51,8 +62,10 @@ func (e *env) heartbeat(b backend.Backend, claims ...backend.Claim) []bool {
 	for i, answer := range answers {
 		var held *backend.HeldError
 		waiting[i] = errors.As(answer, &held)
-		if waiting[i] && (held.Position == 0 || held.Token == 0 || held.Position == 1 && held.RetryAfter <= 0) {
-			e.Errorf("Heartbeat of claim %d = %+v: no position, no token, or the first is not told when to ask", i, held)
+		if waiting[i] && (held.Position == 0 || held.Token == 0 || held.Position == 1 &&
+			held.RetryAfter <= 0) {
+			e.Errorf("Heartbeat of claim %d = %+v: no position, no token, or the first is not "+
+				"told when to ask", i, held)
 		}
 		if !waiting[i] && !errors.Is(answer, backend.ErrLost) {
 			e.Errorf("Heartbeat of claim %d = %v, want ErrHeld or ErrLost", i, answer)
@@ -87,8 +100,8 @@ func heartbeatKeeps(e *env) {
 	}
 }
 
-// keepsPlaces keeps the places of three waiters, which last so long, and reports whether a heartbeat
-// was late, so that they may be lost.
+// keepsPlaces keeps the places of three waiters, which last so long, and reports whether a
+// heartbeat was late, so that they may be lost.
 func (e *env) keepsPlaces(lasts time.Duration) (late bool) {
 	b := e.open()
 	key := e.key("k")
@@ -96,7 +109,10 @@ func (e *env) keepsPlaces(lasts time.Duration) (late bool) {
 	e.acquire(b, held)
 	defer e.forgetAll(b, held)
 	kept := time.Now()
-	claims := []backend.Claim{e.queued(b, key, lasts), e.queued(b, key, lasts), e.queued(b, key, lasts)}
+	claims := []backend.Claim{
+		e.queued(b, key, lasts), e.queued(b, key, lasts),
+		e.queued(b, key, lasts),
+	}
 	defer e.forgetAll(b, claims...)
 	for range 6 {
 		e.pause(lasts / 4)
@@ -106,12 +122,14 @@ func (e *env) keepsPlaces(lasts time.Duration) (late bool) {
 			return false
 		}
 		if time.Since(kept) > lasts && lasts < e.long {
-			e.Logf("a heartbeat came %v after the one before, for places of %v", time.Since(kept), lasts)
+			e.Logf("a heartbeat came %v after the one before, for places of %v", time.Since(kept),
+				lasts)
 			return true
 		}
 		for i, still := range waiting {
 			if !still {
-				e.Errorf("the place of waiter %d was lost although it was kept in time, %v after the heartbeat before",
+				e.Errorf("the place of waiter %d was lost although it was kept in time, %v after "+
+					"the heartbeat before",
 					i, time.Since(kept))
 			}
 		}
@@ -135,7 +153,8 @@ func heartbeatTells(e *env) {
 	key := e.key("k")
 	c := e.claim(key)
 	e.acquire(b, c)
-	first, second, gone := e.queued(b, key, e.long), e.queued(b, key, e.long), e.queued(b, key, e.long)
+	first, second, gone := e.queued(b, key, e.long), e.queued(b, key, e.long), e.queued(b, key,
+		e.long)
 	defer e.forgetAll(b, second, first)
 	if _, err := b.Release(e.ctx, gone); err != nil && !errors.Is(err, backend.ErrLost) {
 		e.Fatalf("Release of a waiter = %v", err)
@@ -218,7 +237,8 @@ func heartbeatToken(e *env) {
 		e.Fatalf("Release = %v", err)
 	}
 	if g := e.acquire(b, next); held.Token < first.Token || g.Token <= held.Token {
-		e.Errorf("tokens %d, then %d by the heartbeat, then %d: want each grant's above what was answered before it",
+		e.Errorf("tokens %d, then %d by the heartbeat, then %d: want each grant's above what was "+
+			"answered before it",
 			first.Token, held.Token, g.Token)
 	}
 }
@@ -232,7 +252,8 @@ func heartbeatInput(e *env) {
 	for name, claims := range map[string][]backend.Claim{
 		"no queue": {one, plain}, "too many": make([]backend.Claim, backend.MaxHeartbeat+1),
 	} {
-		if _, err := b.Heartbeat(e.ctx, claims); !errors.Is(err, backend.ErrInvalid) && !errors.Is(err, errors.ErrUnsupported) {
+		if _, err := b.Heartbeat(e.ctx, claims); !errors.Is(err, backend.ErrInvalid) &&
+			!errors.Is(err, errors.ErrUnsupported) {
 			e.Errorf("Heartbeat of %s = %v, want ErrInvalid", name, err)
 		}
 	}

@@ -14,16 +14,20 @@ import (
 var inputRules = []rule{
 	{
 		name: "input/ttl", run: badTTLs,
-		why: "A lease of nothing, of less than the store can count, or of for ever is refused before anything is written." +
-			" (int64(ttl/time.Millisecond) is 0 below a millisecond, and 0 means no expiry or an error, depending on the command.)",
+		why: "A lease of nothing, of less than the store can count, or of for ever is refused " +
+			"before anything is written." +
+			" (int64(ttl/time.Millisecond) is 0 below a millisecond, and 0 means no expiry or an " +
+			"error, depending on the command.)",
 	},
 	{
 		name: "input/claim", run: badClaims,
-		why: "What no store should see is refused with a *backend.InvalidError that names the field, and nothing is written.",
+		why: "What no store should see is refused with a *backend.InvalidError that names the " +
+			"field, and nothing is written.",
 	},
 	{
 		name: "input/key", run: badKeys,
-		why: "Every verb refuses a key that is empty, too long or not UTF-8. Ten megabytes must not reach the store, nor a log.",
+		why: "Every verb refuses a key that is empty, too long or not UTF-8. Ten megabytes must " +
+			"not reach the store, nor a log.",
 	},
 	{
 		name: "input/renew", run: badRenewals,
@@ -31,7 +35,8 @@ var inputRules = []rule{
 	},
 	{
 		name: "input/release", run: oddReleases,
-		why: "Whatever was acquired can be released: Release does not ask for a valid TTL, and gets by with any.",
+		why: "Whatever was acquired can be released: Release does not ask for a valid TTL, and " +
+			"gets by with any.",
 	},
 	{
 		name: "input/largest", run: largestClaim,
@@ -54,7 +59,10 @@ func badTTLs(e *env) {
 
 func (e *env) badTTLs() []time.Duration {
 	ttls := []time.Duration{0, -1, -time.Second, math.MinInt64, math.MaxInt64, backend.MaxTTL + 1}
-	for _, below := range []time.Duration{1, e.caps.MinTTL - 1, e.caps.MinTTL - 10*time.Millisecond, e.caps.MinTTL / 2} {
+	for _, below := range []time.Duration{
+		1, e.caps.MinTTL - 1, e.caps.MinTTL - 10*time.Millisecond,
+		e.caps.MinTTL / 2,
+	} {
 		if 0 < below && below < e.caps.MinTTL {
 			ttls = append(ttls, below)
 		}
@@ -70,8 +78,10 @@ func badClaims(e *env) {
 		"mode":    func(c *backend.Claim) { c.Mode = 77 },
 		"limit":   func(c *backend.Claim) { c.Limit = 1 },
 		"reserve": func(c *backend.Claim) { c.Reserve = backend.MaxReserve + 1 },
-		"meta":    func(c *backend.Claim) { c.Meta.Service = strings.Repeat("x", backend.MaxMeta+1) },
-		"note":    func(c *backend.Claim) { c.Meta.Note = strings.Repeat("x", backend.MaxNote+1) },
+		"meta": func(c *backend.Claim) {
+			c.Meta.Service = strings.Repeat("x", backend.MaxMeta+1)
+		},
+		"note": func(c *backend.Claim) { c.Meta.Note = strings.Repeat("x", backend.MaxNote+1) },
 	}
 	if e.caps.Queue {
 		bad["waiter_ttl"] = func(c *backend.Claim) { c.Queue = true }
@@ -99,7 +109,10 @@ func badClaims(e *env) {
 // covers: I5, I4
 func badKeys(e *env) {
 	a := e.open()
-	for _, key := range []string{"", "\xff", e.prefix + "a\xc3", strings.Repeat("k", backend.MaxKey+1), strings.Repeat("k", 10<<20)} {
+	for _, key := range []string{
+		"", "\xff", e.prefix + "a\xc3",
+		strings.Repeat("k", backend.MaxKey+1), strings.Repeat("k", 10<<20),
+	} {
 		c := e.claim(key)
 		ctx, cancel := context.WithCancel(e.ctx)
 		for verb, call := range map[string]func() error{
@@ -146,7 +159,8 @@ func oddReleases(e *env) {
 		key := e.key(fmt.Sprint(i))
 		never := e.claim(key)
 		never.TTL = ttl
-		e.lost(fmt.Sprintf("Release with a TTL of %v of a claim that never held", ttl), release(e.ctx, a, never))
+		e.lost(fmt.Sprintf("Release with a TTL of %v of a claim that never held", ttl),
+			release(e.ctx, a, never))
 		never.TTL = e.long
 		e.tombstoned(b, never)
 		c := e.claim(key)
@@ -160,11 +174,13 @@ func oddReleases(e *env) {
 // covers: I5, I8, I2
 func largestClaim(e *env) {
 	a, b := e.open(), e.open()
-	name := strings.Repeat("\x00", backend.MaxKey-len(e.prefix)) // a byte that an encoding may have to escape
+	// A byte that an encoding may have to escape.
+	name := strings.Repeat("\x00", backend.MaxKey-len(e.prefix))
 	c := e.claim(e.key(name))
 	c.Owner = strings.Repeat("\x01", backend.MaxOwner-len(e.prefix)) + e.prefix
 	c.Meta = backend.Meta{
-		Service: strings.Repeat("\x02", backend.MaxMeta-2), Host: "\"", Traceparent: "\\", PID: math.MaxInt32,
+		Service: strings.Repeat("\x02", backend.MaxMeta-2), Host: "\"", Traceparent: "\\",
+		PID: math.MaxInt32,
 	}
 	c.TTL = backend.MaxTTL
 	g := e.acquire(a, c)

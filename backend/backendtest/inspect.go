@@ -9,16 +9,19 @@ import (
 var inspectRules = []rule{
 	{
 		name: "inspect/free", run: inspectFree, needs: inspect,
-		why: "A key that nobody holds has no holder, also after one has released or its lease ran out.",
+		why: "A key that nobody holds has no holder, also after one has released or its " +
+			"lease ran out.",
 	},
 	{
 		name: "inspect/holder", run: inspectHolder, needs: inspect,
-		why: "\"Who holds it, since when, for how long?\" is the first question when work stands still" +
+		why: "\"Who holds it, since when, for how long?\" is the first question when " +
+			"work stands still" +
 			" (redisson#2116, node-redlock#56, python-redis-lock#41).",
 	},
 	{
 		name: "inspect/changes-nothing", run: inspectChangesNothing, needs: inspect,
-		why: "Looking must not touch: it neither extends a lease, nor counts tokens, nor creates anything.",
+		why: "Looking must not touch: it neither extends a lease, nor counts tokens, nor " +
+			"creates anything.",
 	},
 }
 
@@ -50,7 +53,8 @@ func inspectHolder(e *env) {
 	}
 	h := state.Holders[0]
 	if h.Owner != c.Owner || h.Mode != c.Mode {
-		e.Errorf("Inspect says that %q holds in mode %v, want %q, %v", h.Owner, h.Mode, c.Owner, c.Mode)
+		e.Errorf("Inspect says that %q holds in mode %v, want %q, %v", h.Owner, h.Mode, c.Owner,
+			c.Mode)
 	}
 	if h.TTL <= 0 || h.TTL > e.roundedUp(g.TTL) {
 		e.Errorf("Inspect says that %v remain of a lease of %v", h.TTL, g.TTL)

@@ -5,8 +5,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/linear"
 )
 
-// judge has both judges look at holds: the one that knows what beliefs may do beside each other, and
-// porcupine, which looks for an order of all calls that explains them.
+// judge has both judges look at holds: the one that knows what beliefs may do beside each other,
+// and porcupine, which looks for an order of all calls that explains them.
 func (e *env) judge(events []history.Event, capacity int) {
 	e.Helper()
 	if err := history.Join(history.CheckCapacity(events, capacity)); err != nil {

@@ -9,21 +9,26 @@ import (
 var keyRules = []rule{
 	{
 		name: "keys/any-text", run: anyText,
-		why: "A key is any UTF-8: users' names, paths, JSON. Separators, wildcards, braces and control characters must not" +
-			" reach into the store's own syntax (Redisson 2.11.0: names with a colon could not be unlocked).",
+		why: "A key is any UTF-8: users' names, paths, JSON. Separators, wildcards, braces and " +
+			"control characters must not" +
+			" reach into the store's own syntax (Redisson 2.11.0: names with a colon could not " +
+			"be unlocked).",
 	},
 	{
 		name: "keys/distinct", run: distinctKeys,
-		why: "Bytes are identity. Keys that differ in case, in a space, in Unicode form or in how they would be escaped are" +
+		why: "Bytes are identity. Keys that differ in case, in a space, in Unicode form or in " +
+			"how they would be escaped are" +
 			" different locks; a fold of any kind makes strangers wait for each other.",
 	},
 	{
 		name: "keys/nested", run: nestedKeys,
-		why: "jobs does not wait for jobs/1. (In etcd's concurrency package and in Curator it does: etcd website#710, curator#564.)",
+		why: "jobs does not wait for jobs/1. (In etcd's concurrency package and in Curator it " +
+			"does: etcd website#710, curator#564.)",
 	},
 	{
 		name: "keys/odd-owners", run: oddOwners,
-		why: "A re-entrant owner's name is the user's: it may hold whatever separates the fields of a record.",
+		why: "A re-entrant owner's name is the user's: it may hold whatever separates the " +
+			"fields of a record.",
 	},
 }
 
@@ -32,8 +37,10 @@ var oddNames = []string{
 	"plain", "with space", " ", "\t", "\x00", "a\x00b", "\r\n", "line\nbreak", "\x1b[31m", "\x7f",
 	"{", "}", "{}", "{a}", "}{", "{{tag}}", "a{b}c",
 	"*", "?", "[a-z]", "h\\*llo", "\\", "\\\\", "a\\b", "'", "\"", "`", "$(x)", ";", "&", "|", "<>",
-	"%", "%25", "%00", "%7E", "%zz", "~", "~~", "a~b", ":", "a:b:c", "::", "/", "//", "a/b/", "../..", ".", "#", "?q=1&b",
-	"🐉汉字\b", "é", "e\u0301", "İi", "ß", "\u200b", "\ufeff", "\U0010ffff", "null", "nil", "0", "-1", "NaN",
+	"%", "%25", "%00", "%7E", "%zz", "~", "~~", "a~b", ":", "a:b:c", "::", "/", "//", "a/b/",
+	"../..", ".", "#", "?q=1&b",
+	"🐉汉字\b", "é", "e\u0301", "İi", "ß", "\u200b", "\ufeff", "\U0010ffff", "null", "nil", "0", "-1",
+	"NaN",
 	"holdfast", "probe", ":free", "{probe}",
 }
 
@@ -74,7 +81,8 @@ func (e *env) wakesAny(a, b backend.Backend) {
 func distinctKeys(e *env) {
 	a, b := e.open(), e.open()
 	names := append([]string{
-		"Name", "name", "NAME", "name ", " name", "name\x00", "name\n", "a/b", "a%2Fb", "a%252Fb", "a\\/b", "x~y", "x%7Ey", "x%7ey",
+		"Name", "name", "NAME", "name ", " name", "name\x00", "name\n", "a/b", "a%2Fb", "a%252Fb",
+		"a\\/b", "x~y", "x%7Ey", "x%7ey",
 		"\u00e9", "e\u0301", "I", "ı", "{n}", "n", "%7Bn%7D",
 	}, oddNames...)
 	var holds []backend.Claim
@@ -102,7 +110,10 @@ func distinctKeys(e *env) {
 // covers: X13
 func nestedKeys(e *env) {
 	a, b := e.open(), e.open()
-	names := []string{"jobs/1", "jobs", "jobs/", "jobs/1/2", "job", "jobs1", "jobs:1", "jobs~1", "jobs\x00"}
+	names := []string{
+		"jobs/1", "jobs", "jobs/", "jobs/1/2", "job", "jobs1", "jobs:1", "jobs~1",
+		"jobs\x00",
+	}
 	for _, outer := range names {
 		c := e.claim(e.key(outer))
 		e.acquire(a, c)
@@ -122,7 +133,10 @@ func nestedKeys(e *env) {
 func oddOwners(e *env) {
 	a, b := e.open(), e.open()
 	key := e.key("k")
-	for i, odd := range []string{"a b", "a;b", "a b;9999999999999 c;", "%20", "\x00", "\n", "汉字", "", "@", ",", "|", "o'\""} {
+	for i, odd := range []string{
+		"a b", "a;b", "a b;9999999999999 c;", "%20", "\x00", "\n", "汉字",
+		"", "@", ",", "|", "o'\"",
+	} {
 		c := e.claim(key)
 		c.Owner = odd + c.Owner
 		if i%2 == 0 {
@@ -131,7 +145,8 @@ func oddOwners(e *env) {
 		e.acquire(a, c)
 		e.held(b, e.claim(key))
 		if e.caps.Inspect {
-			if state, err := b.Inspect(e.ctx, key); err != nil || len(state.Holders) != 1 || state.Holders[0].Owner != c.Owner {
+			if state, err := b.Inspect(e.ctx, key); err != nil || len(state.Holders) != 1 ||
+				state.Holders[0].Owner != c.Owner {
 				e.Errorf("Inspect = %+v, %v; want the holder %q", state, err, c.Owner)
 			}
 		}

@@ -13,12 +13,14 @@ import (
 var leftoverRules = []rule{
 	{
 		name: "locker/leftover", run: nothingLeft,
-		why: "When the last Unlock has returned and nobody of the process waits, nothing of it is in the store: the next" +
+		why: "When the last Unlock has returned and nobody of the process waits, nothing of it " +
+			"is in the store: the next" +
 			" process gets the key at once, also if this one has ended without Close.",
 	},
 	{
-		name: "locker/leftover/readers", run: readersGiveUp, needs: backend.Capabilities{Shared: true, Inspect: true},
-		why: "Readers that have given up stand in nobody's way, however many they were.",
+		name: "locker/leftover/readers", run: readersGiveUp,
+		needs: backend.Capabilities{Shared: true, Inspect: true},
+		why:   "Readers that have given up stand in nobody's way, however many they were.",
 	},
 }
 
@@ -32,7 +34,8 @@ func readersGiveUp(e *env) {
 		readers = 100
 	}
 	b := e.open()
-	patient := locker.Config{Wait: waiting.Config{Fallback: 10 * time.Minute}} // whose places do not lapse here
+	// Whose places do not lapse here.
+	patient := locker.Config{Wait: waiting.Config{Fallback: 10 * time.Minute}}
 	l, other := e.locker(b, patient), e.locker(e.open(), locker.Config{})
 	key := e.key("k")
 	g := e.lock(other, key)
@@ -55,7 +58,8 @@ func readersGiveUp(e *env) {
 			e.Errorf("Lock of a reader that gave up = %v", err)
 		}
 	}
-	e.await("no place of readers that have gone to be left", 3*time.Minute, func() bool { // a busy machine's store may take a while
+	// A busy machine's store may take a while.
+	e.await("no place of readers that have gone to be left", 3*time.Minute, func() bool {
 		state, err := b.Inspect(e.ctx, key)
 		return err == nil && len(state.Waiters) == 0
 	})
@@ -78,7 +82,11 @@ func nothingLeft(e *env) {
 		rounds = 8
 	}
 	b, direct := e.open(), e.open()
-	for _, cfg := range []locker.Config{{}, {Wait: waiting.Config{Passes: -1}}, {Wait: waiting.Config{Passes: 1}}} {
+	for _, cfg := range []locker.Config{
+		{},
+		{Wait: waiting.Config{Passes: -1}},
+		{Wait: waiting.Config{Passes: 1}},
+	} {
 		l := e.locker(b, cfg)
 		other := e.locker(direct, locker.Config{})
 		for i := range rounds {
@@ -107,8 +115,10 @@ func nothingLeft(e *env) {
 			}
 			e.unlock(next)
 			if e.caps.Inspect {
-				if state, err := b.Inspect(e.ctx, key); err != nil || len(state.Holders)+len(state.Waiters) > 0 {
-					e.Errorf("round %d: %d holders and %d waiters are left, %v", i, len(state.Holders), len(state.Waiters), err)
+				if state, err := b.Inspect(e.ctx, key); err != nil ||
+					len(state.Holders)+len(state.Waiters) > 0 {
+					e.Errorf("round %d: %d holders and %d waiters are left, %v", i,
+						len(state.Holders), len(state.Waiters), err)
 				}
 			}
 		}

@@ -12,15 +12,18 @@ import (
 var lockerRules = []rule{
 	{
 		name: "locker/basic", run: lockerBasic,
-		why: "What applications do: lock, find it taken, unlock, lock again; from one client and from two.",
+		why: "What applications do: lock, find it taken, unlock, lock again; from one client " +
+			"and from two.",
 	},
 	{
 		name: "locker/unlock-twice", run: unlockTwice,
-		why: "Unlock is deferred here and called there. Its second call says what the first did, and never frees the next holder.",
+		why: "Unlock is deferred here and called there. Its second call says what the first did, " +
+			"and never frees the next holder.",
 	},
 	{
 		name: "locker/wait-ends", run: waitEnds,
-		why: "A wait ends with its ctx and says so together with who holds: ctx.Err, its cause, and ErrHeld are all visible" +
+		why: "A wait ends with its ctx and says so together with who holds: ctx.Err, its cause, " +
+			"and ErrHeld are all visible" +
 			" (redsync#98 and redsync#164 hide them).",
 	},
 	{
@@ -29,37 +32,48 @@ var lockerRules = []rule{
 	},
 	{
 		name: "locker/dead-holder", run: deadHolder,
-		why: "A holder that dies while holding blocks its waiters for the rest of its lease, and nobody has to help.",
+		why: "A holder that dies while holding blocks its waiters for the rest of its lease, and " +
+			"nobody has to help.",
 	},
 	{
 		name: "locker/renews", run: lockerRenews,
-		why: "Work may take longer than the TTL: the hold is renewed for as long as its holder lives.",
+		why: "Work may take longer than the TTL: the hold is renewed for as long as its " +
+			"holder lives.",
 	},
 	{
 		name: "locker/foreign", run: lockerForeign, hook: hasForeign,
-		why: "Data of another program under the lock's key is an error at once, not a wait for ever.",
+		why: "Data of another program under the lock's key is an error at once, not a " +
+			"wait for ever.",
 	},
 	{
 		name: "locker/do", run: lockerDo,
-		why: "Do unlocks however its function ends. A panic that leaks a lock blocks the next process, which panics again.",
+		why: "Do unlocks however its function ends. A panic that leaks a lock blocks the next " +
+			"process, which panics again.",
 	},
 	{
 		name: "locker/close", run: lockerClose,
-		why: "Close refuses what is new, ends waits, and waits for guards, so that a program that ends leaves no lock behind.",
+		why: "Close refuses what is new, ends waits, and waits for guards, so that a program " +
+			"that ends leaves no lock behind.",
 	},
 	{
 		name: "locker/sweep", run: cancellationSweep, slow: true,
-		why: "A Lock that is cancelled, at whatever moment, leaves nothing held and nobody in the queue (cats-effect#3554," +
+		why: "A Lock that is cancelled, at whatever moment, leaves nothing held and nobody in " +
+			"the queue (cats-effect#3554," +
 			" etcd 3.4#10153, CURATOR-462).",
 	},
 	{
-		name: "locker/deadlock", run: lockerDeadlock, needs: backend.Capabilities{Queue: true, Inspect: true, Fencing: true}, slow: true,
-		why: "Processes that lock two keys in different orders wait for each other for ever. Who waits for what is in the store, so" +
+		name: "locker/deadlock", run: lockerDeadlock, needs: backend.Capabilities{
+			Queue:   true,
+			Inspect: true, Fencing: true,
+		}, slow: true,
+		why: "Processes that lock two keys in different orders wait for each other for ever. Who " +
+			"waits for what is in the store, so" +
 			" that they find out, and one of them gives up (redisson#4460).",
 	},
 	{
 		name: "locker/namespaces", run: lockerNamespaces,
-		why: "Services that share a store do not share locks by accident, however their names look.",
+		why: "Services that share a store do not share locks by accident, however " +
+			"their names look.",
 	},
 }
 
@@ -150,7 +164,8 @@ func lockerDeadlock(e *env) {
 	}
 	for i := range keys {
 		go func() {
-			g, err := of[i].Lock(held[i].Context(), keys[1-i], locker.WaitLimit(6*patience)) // some ten requests and three pauses
+			// some ten requests and three pauses.
+			g, err := of[i].Lock(held[i].Context(), keys[1-i], locker.WaitLimit(6*patience))
 			if err == nil {
 				err = g.Unlock()
 			}
@@ -195,7 +210,8 @@ func waitEnds(e *env) {
 	key := e.key("k")
 	defer e.unlock(e.lock(a, key))
 
-	// ended wants all of the targets of each error, and ErrHeld as soon as the store had the time to answer.
+	// ended wants all of the targets of each error, and ErrHeld as soon as the store had the time
+	// to answer.
 	ended := func(what string, lock func(wait time.Duration) error, targets ...error) {
 		e.Helper()
 		for wait := e.short; ; wait *= 2 {
@@ -275,7 +291,8 @@ func lockerRenews(e *env) {
 	for start := time.Now(); time.Since(start) < 5*e.short; e.pause(e.short / 4) {
 		e.taken(b, key)
 		if _, err := g.Value(); err != nil {
-			e.Fatalf("Value = %v, %v after the grant, with a TTL of %v", err, time.Since(start), cfg.TTL)
+			e.Fatalf("Value = %v, %v after the grant, with a TTL of %v", err, time.Since(start),
+				cfg.TTL)
 		}
 	}
 	e.unlock(g)
@@ -304,7 +321,9 @@ func lockerDo(e *env) {
 				e.Error("Do swallowed the panic")
 			}
 		}()
-		_ = locker.Do(e.ctx, l, key, func(context.Context, struct{}) error { panic("in the critical section") })
+		_ = locker.Do(e.ctx, l, key, func(context.Context, struct{}) error {
+			panic("in the critical section")
+		})
 	}()
 	err := locker.Do(e.ctx, l, key, func(ctx context.Context, _ struct{}) error {
 		e.taken(l, key)

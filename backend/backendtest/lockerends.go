@@ -65,7 +65,8 @@ func cancellationSweep(e *env) {
 		if g != nil {
 			e.unlock(g)
 		}
-		e.await("everything to be free after a cancelled Lock", patience, func() bool { // a slow store is cleaned up behind
+		// A slow store is cleaned up behind.
+		e.await("everything to be free after a cancelled Lock", patience, func() bool {
 			c := e.claim(key)
 			c.NoneInFlight = true
 			_, err := direct.TryAcquire(e.ctx, c)
@@ -78,7 +79,16 @@ func cancellationSweep(e *env) {
 // covers: R22
 func lockerNamespaces(e *env) {
 	b := e.open()
-	pairs := [][2]string{{"", "n~k"}, {"", "n%7Ek"}, {"n", "k"}, {"", "k"}, {"n~", "k"}, {"n", "~k"}, {"n%7E", "k"}, {"N", "k"}}
+	pairs := [][2]string{
+		{"", "n~k"},
+		{"", "n%7Ek"},
+		{"n", "k"},
+		{"", "k"},
+		{"n~", "k"},
+		{"n", "~k"},
+		{"n%7E", "k"},
+		{"N", "k"},
+	}
 	for _, p := range pairs {
 		l := e.locker(b, locker.Config{Namespace: p[0]})
 		if p[0] != "" {

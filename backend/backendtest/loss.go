@@ -9,17 +9,23 @@ import (
 
 var lossRules = []rule{
 	{
-		name: "loss/signalled", run: lossSignalled, needs: backend.Capabilities{Loss: true}, hook: hasDrop,
-		why: "A backend that claims Loss signals whoever watches a claim that holds when the hold is taken away. Without it the" +
-			" holder works on until the next renewal, a third of the lease later (Redisson never hears of it).",
+		name: "loss/signalled", run: lossSignalled, needs: backend.Capabilities{Loss: true},
+		hook: hasDrop,
+		why: "A backend that claims Loss signals whoever watches a claim that holds when the " +
+			"hold is taken away. Without it the" +
+			" holder works on until the next renewal, a third of the lease later (Redisson never " +
+			"hears of it).",
 	},
 	{
-		name: "loss/before-watch", run: lostBeforeWatch, needs: backend.Capabilities{Loss: true}, hook: hasDrop,
-		why: "A hold that was taken away just before Watch is signalled too: there will be no other change to tell of.",
+		name: "loss/before-watch", run: lostBeforeWatch, needs: backend.Capabilities{Loss: true},
+		hook: hasDrop,
+		why: "A hold that was taken away just before Watch is signalled too: there will be no " +
+			"other change to tell of.",
 	},
 	{
-		name: "loss/guard", run: guardHearsLoss, needs: backend.Capabilities{Loss: true}, hook: hasDrop,
-		why: "A guard ends as soon as its hold is taken away, and not before the store was asked.",
+		name: "loss/guard", run: guardHearsLoss, needs: backend.Capabilities{Loss: true},
+		hook: hasDrop,
+		why:  "A guard ends as soon as its hold is taken away, and not before the store was asked.",
 	},
 }
 
@@ -53,7 +59,8 @@ func lostBeforeWatch(e *env) {
 func guardHearsLoss(e *env) {
 	b := e.open()
 	l := e.locker(b, locker.Config{TTL: e.long})
-	young, taken, old := e.lock(l, e.key("young")), e.lock(l, e.key("taken")), e.lock(l, e.key("old"))
+	young, taken, old := e.lock(l, e.key("young")), e.lock(l, e.key("taken")),
+		e.lock(l, e.key("old"))
 	e.h.Drop(e, e.key("young")) // before its lease is watched, which finds it gone,
 	e.h.Drop(e, e.key("taken")) // or another's
 	e.acquire(b, e.claim(e.key("taken")))
@@ -66,11 +73,15 @@ func guardHearsLoss(e *env) {
 	e.h.Drop(e, e.key("old"))
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	for name, g := range map[string]*locker.Guard[struct{}]{"young": young, "taken": taken, "old": old} {
+	for name, g := range map[string]*locker.Guard[struct{}]{
+		"young": young, "taken": taken,
+		"old": old,
+	} {
 		select {
 		case <-g.Lost():
 		case <-timer.C:
-			e.Fatalf("the guard of %s did not hear that its hold was dropped, and its renewals are not due yet", name)
+			e.Fatalf("the guard of %s did not hear that its hold was dropped, and its renewals "+
+				"are not due yet", name)
 		}
 		_ = g.Unlock()
 	}

@@ -12,40 +12,48 @@ var minToken = backend.Capabilities{MinToken: true, Fencing: true}
 var minTokenRules = []rule{
 	{
 		name: "min-token/granted", run: minTokenGranted, needs: minToken,
-		why: "A quorum asks all its nodes for one token. A node that grants a lower one costs every lock a second round trip.",
+		why: "A quorum asks all its nodes for one token. A node that grants a lower one costs " +
+			"every lock a second round trip.",
 	},
 	{
 		name: "min-token/never-lowers", run: minTokenNeverLowers, needs: minToken,
-		why: "A claimant whose clock is behind asks for a token that was given long ago: two holders with one token.",
+		why: "A claimant whose clock is behind asks for a token that was given long ago: two " +
+			"holders with one token.",
 	},
 	{
 		name: "min-token/clamped", run: minTokenClamped, needs: minToken,
-		why: "A claimant whose clock is years ahead must not push the key's tokens there: a store that forgets its counters" +
+		why: "A claimant whose clock is years ahead must not push the key's tokens there: a " +
+			"store that forgets its counters" +
 			" goes on from its own clock, below every token that it gave before.",
 	},
 	{
 		name: "min-token/written-back", run: minTokenWrittenBack, needs: minToken,
-		why: "The token of a quorum's hold is the highest that a node gave. Unless the others remember it, the next holder" +
+		why: "The token of a quorum's hold is the highest that a node gave. Unless the others " +
+			"remember it, the next holder" +
 			" of a majority without that node gets a lower one (16 of 100 simulated schedules).",
 	},
 	{
 		name: "min-token/repeat", run: minTokenRepeat, needs: minToken,
-		why: "After a token was raised, a repeat of the claim must not bring the old one back: one hold would have two.",
+		why: "After a token was raised, a repeat of the claim must not bring the old one back: " +
+			"one hold would have two.",
 	},
 	{
 		name: "min-token/by-another", run: minTokenByAnother, needs: minToken,
-		why: "Only who holds may raise the token. From anybody else, and after the end, it is a denial of service, or worse:" +
+		why: "Only who holds may raise the token. From anybody else, and after the end, it is a " +
+			"denial of service, or worse:" +
 			" the proof that nobody was granted in between is missing.",
 	},
 	{
 		name: "min-token/reserved", run: minTokenReserved, needs: minToken,
-		why: "The tokens that a hold has reserved begin at its own. If its own is raised, or granted for a minimum, they rise" +
+		why: "The tokens that a hold has reserved begin at its own. If its own is raised, or " +
+			"granted for a minimum, they rise" +
 			" with it, or the next holder gets one of them.",
 	},
 	{
 		name: "min-token/handed-over", run: minTokenHandedOver,
 		needs: backend.Capabilities{MinToken: true, Fencing: true, Queue: true, Watch: true},
-		why: "A token may be raised while others wait. Where a place in the queue has a token of its own, the next holder's" +
+		why: "A token may be raised while others wait. Where a place in the queue has a token of " +
+			"its own, the next holder's" +
 			" would be below that of the hold before.",
 	},
 	{
@@ -98,7 +106,8 @@ func minTokenClamped(e *env) {
 	c.MinToken = backend.MaxMinToken
 	g := e.acquire(a, c)
 	if most := backend.MinTokenLimit(time.Now().Add(time.Hour), c.TTL); g.Token > most {
-		e.Errorf("a minimum token far in the future was granted as token %d, want at most the store's clock and a quarter of the TTL", g.Token)
+		e.Errorf("a minimum token far in the future was granted as token %d, want at most the "+
+			"store's clock and a quarter of the TTL", g.Token)
 	}
 }
 
@@ -133,13 +142,16 @@ func minTokenRepeat(e *env) {
 	e.raise(a, c, g.Token+5) // late: a token that was raised stays
 	for _, c.MinToken = range []uint64{0, g.Token + 20} {
 		if again := e.acquire(b, c); again.Token != g.Token+10 {
-			e.broken("a repeat with a minimum token of %d after the token was raised to %d = token %d", c.MinToken, g.Token+10, again.Token)
+			e.broken("a repeat with a minimum token of %d after the token was raised to "+
+				"%d = token %d", c.MinToken, g.Token+10, again.Token)
 		}
 	}
 	if e.caps.Inspect {
 		state, err := a.Inspect(e.ctx, c.Key)
-		if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != g.Token+10 || state.Token != g.Token+10 {
-			e.Errorf("Inspect = %+v, %v; want the token as it was raised, %d", state, err, g.Token+10)
+		if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != g.Token+10 ||
+			state.Token != g.Token+10 {
+			e.Errorf("Inspect = %+v, %v; want the token as it was raised, %d", state, err,
+				g.Token+10)
 		}
 	}
 }
@@ -201,7 +213,8 @@ func minTokenHandedOver(e *env) {
 		e.raise(a, holder, token)
 		told := e.stand(b, second, 2).Token
 		if told < token {
-			e.Errorf("HeldError.Token = %d, below the token %d that was granted before", told, token)
+			e.Errorf("HeldError.Token = %d, below the token %d that was granted before", told,
+				token)
 		}
 		e.release(a, holder)
 		if watched {

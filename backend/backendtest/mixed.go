@@ -14,7 +14,8 @@ var mixedRules = []rule{
 	{
 		name: "mixed/history", run: mixedHistory, slow: true,
 		needs: backend.Capabilities{Queue: true, Shared: true, Permit: true, Fencing: true},
-		why: "Readers, writers and permits in one line, over a bad network, with some that give up or die: what is believed" +
+		why: "Readers, writers and permits in one line, over a bad network, with some that give " +
+			"up or die: what is believed" +
 			" never exceeds what may be held together, and everybody who stays is served.",
 	},
 }
@@ -25,7 +26,8 @@ const most = 64
 
 // covers: W6, W7, W14, W15, K6, B15
 func mixedHistory(e *env) {
-	fb := FaultyWith(e.h.Open(e), 7, Faults{Delay: time.Millisecond, LoseReply: 0.1, Vanish: 0.1, Twice: 0.2, LoseWake: 0.3})
+	fb := FaultyWith(e.h.Open(e), 7,
+		Faults{Delay: time.Millisecond, LoseReply: 0.1, Vanish: 0.1, Twice: 0.2, LoseWake: 0.3})
 	e.later(func() { _ = fb.Close() })
 	direct := e.open()
 	start := time.Now()
@@ -54,7 +56,10 @@ func mixedHistory(e *env) {
 				if c.Mode != backend.Exclusive {
 					token = 0 // who holds together may hear of it in another order
 				}
-				event := history.Event{Worker: fmt.Sprint(worker), Key: c.Key, Token: token, Weight: weight, Asked: asked, Start: time.Since(start)}
+				event := history.Event{
+					Worker: fmt.Sprint(worker), Key: c.Key, Token: token,
+					Weight: weight, Asked: asked, Start: time.Since(start),
+				}
 				e.pause(fraction(r, 2*time.Millisecond))
 				event.End = time.Since(start)
 				log.Add(event)

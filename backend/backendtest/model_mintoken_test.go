@@ -21,7 +21,8 @@ func (m *model) minToken(c backend.Claim) uint64 {
 
 // raise lets a renewal raise the token of its hold.
 func (m *model) raise(k *modelKey, h *modelHold, c backend.Claim) {
-	if c.MinToken <= h.grant.Token && !m.is("a late minimum token lowers") || c.MinToken == 0 || m.is("minimum token not written back") {
+	if c.MinToken <= h.grant.Token && !m.is("a late minimum token lowers") || c.MinToken == 0 ||
+		m.is("minimum token not written back") {
 		return
 	}
 	if !m.is("raised for others alone") {

@@ -108,7 +108,8 @@ func (m *model) List(ctx context.Context, prefix string) iter.Seq2[backend.Liste
 			}
 			state, err := m.Inspect(ctx, name)
 			listed := matches && err == nil && len(state.Holders)+len(state.Waiters) > 0
-			if (listed || matches && m.is("free locks are listed")) && !yield(backend.Listed{Key: name, State: state}, nil) {
+			if (listed || matches && m.is("free locks are listed")) &&
+				!yield(backend.Listed{Key: name, State: state}, nil) {
 				return
 			}
 		}
@@ -116,7 +117,9 @@ func (m *model) List(ctx context.Context, prefix string) iter.Seq2[backend.Liste
 }
 
 // ForceRelease releases the hold that Inspect shows with the token.
-func (m *model) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+func (m *model) ForceRelease(ctx context.Context, key string,
+	token uint64,
+) (backend.Holder, error) {
 	if !m.caps.Inspect {
 		return m.Base.ForceRelease(ctx, key, token)
 	}

@@ -63,7 +63,8 @@ type modelWatch struct {
 }
 
 var modelCaps = backend.Capabilities{
-	Shared: true, Permit: true, Weight: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, State: true, Inspect: true, Observe: true,
+	Shared: true, Permit: true, Weight: true, Fencing: true, Queue: true, Watch: true,
+	Reentrant: true, State: true, Inspect: true, Observe: true,
 	MinToken: true, TookOver: true, MinTTL: time.Millisecond,
 }
 
@@ -76,7 +77,10 @@ func modelHarness(caps backend.Capabilities, defect string) Harness {
 		defer mu.Unlock()
 		s := stores[t.Name()]
 		if s == nil {
-			s = &modelStore{defect: defect, caps: caps, keys: map[string]*modelKey{}, watches: map[*modelWatch]struct{}{}}
+			s = &modelStore{
+				defect: defect, caps: caps, keys: map[string]*modelKey{},
+				watches: map[*modelWatch]struct{}{},
+			}
 			stores[t.Name()] = s
 			t.Cleanup(func() { // the name is used again, in another bubble
 				mu.Lock()
@@ -140,9 +144,12 @@ func (s *modelStore) expire(k *modelKey) {
 		}
 	}
 	if !s.is("leases never end") {
-		k.holds = slices.DeleteFunc(k.holds, func(h *modelHold) bool { return !h.expires.After(time.Now()) })
+		k.holds = slices.DeleteFunc(k.holds, func(h *modelHold) bool {
+			return !h.expires.After(time.Now())
+		})
 	}
-	if before == 1 && len(k.holds) == 0 && last.claim.Mode == backend.Exclusive && !last.claim.Reentrant && !s.is("nobody is told of the dead") {
+	if before == 1 && len(k.holds) == 0 && last.claim.Mode == backend.Exclusive &&
+		!last.claim.Reentrant && !s.is("nobody is told of the dead") {
 		k.lapsed = last.grant.Token + uint64(last.grant.Reserved) - 1
 	}
 	if len(k.holds) == 0 && before > 0 && s.is("token counter forgotten at expiry") {
@@ -152,7 +159,9 @@ func (s *modelStore) expire(k *modelKey) {
 		k.state = nil
 	}
 	if !s.is("places never lapse") {
-		k.line = slices.DeleteFunc(k.line, func(p modelPlace) bool { return !p.until.After(time.Now()) })
+		k.line = slices.DeleteFunc(k.line, func(p modelPlace) bool {
+			return !p.until.After(time.Now())
+		})
 	}
 }
 
@@ -181,7 +190,8 @@ func (k *modelKey) conflicts(c backend.Claim, s *modelStore) *modelHold {
 		return nil
 	}
 	for _, h := range k.holds {
-		together := h.claim.Mode == c.Mode && c.Mode == backend.Shared || c.Mode == backend.Shared && s.is("readers beside a writer")
+		together := h.claim.Mode == c.Mode && c.Mode == backend.Shared ||
+			c.Mode == backend.Shared && s.is("readers beside a writer")
 		if c.Mode == backend.Permit && h.claim.Mode == backend.Permit {
 			together = k.weight(s)+max(c.Weight, 1) <= c.Limit || s.is("limit not counted") ||
 				len(k.holds) < c.Limit && s.is("a weight counts as one")

@@ -49,7 +49,8 @@ func (m *model) acquire(c backend.Claim) (backend.Grant, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := m.key(c.Key)
-	if m.expire(k); !m.is("expired leases are first come") || len(k.holds) > 0 || len(k.line) == 0 || k.place(c.ID()) >= 0 {
+	if m.expire(k); !m.is("expired leases are first come") || len(k.holds) > 0 ||
+		len(k.line) == 0 || k.place(c.ID()) >= 0 {
 		m.advance(k, c.ID())
 	} else {
 		return m.grant(k, c, c.TTL), nil
@@ -102,7 +103,8 @@ func (m *model) blocked(k *modelKey, c backend.Claim) error {
 	if h != nil && m.is("owner is the client") && h.claim.Meta.PID == c.Meta.PID {
 		h = nil
 	}
-	if h == nil && (len(k.line) == 0 || k.entered(c) != nil && !m.is("re-entry waits in the queue") || m.is("the line is overtaken") && !c.Queue ||
+	if h == nil && (len(k.line) == 0 || k.entered(c) != nil &&
+		!m.is("re-entry waits in the queue") || m.is("the line is overtaken") && !c.Queue ||
 		m.is("readers overtake a writer in the queue") && c.Mode == backend.Shared) {
 		return nil
 	}
@@ -163,7 +165,9 @@ func (m *model) stand(k *modelKey, c backend.Claim) {
 func (m *model) advance(k *modelKey, asker string, before ...backend.Past) {
 	m.expire(k)
 	for {
-		i := slices.IndexFunc(k.line, func(p modelPlace) bool { return k.conflicts(p.claim, m.modelStore) == nil })
+		i := slices.IndexFunc(k.line, func(p modelPlace) bool {
+			return k.conflicts(p.claim, m.modelStore) == nil
+		})
 		if i < 0 || i > 0 && !m.is("light claims pass a heavy one") {
 			return
 		}
@@ -186,7 +190,8 @@ func (m *model) advance(k *modelKey, asker string, before ...backend.Past) {
 			}
 			m.deliver(c, m.heard(g))
 		}
-		if m.is("readers are let in one by one") || c.Mode == backend.Permit && m.is("permits are let in one by one") {
+		if m.is("readers are let in one by one") || c.Mode == backend.Permit &&
+			m.is("permits are let in one by one") {
 			return
 		}
 	}
@@ -321,7 +326,8 @@ func (m *model) Renew(ctx context.Context, c backend.Claim) error {
 }
 
 func (m *model) Release(ctx context.Context, c backend.Claim) (told backend.Released, err error) {
-	if err := c.ValidateRelease(m.caps); err != nil && !m.is("keys not checked") && !m.is("a release saves any size") {
+	if err := c.ValidateRelease(m.caps); err != nil && !m.is("keys not checked") &&
+		!m.is("a release saves any size") {
 		return backend.Released{}, err
 	}
 	if m.is("release checks the TTL") {
@@ -336,7 +342,8 @@ func (m *model) Release(ctx context.Context, c backend.Claim) (told backend.Rele
 		m.signal(c.Key)
 		time.Sleep(time.Millisecond)
 	}
-	if told, err = m.release(c); err == nil && !m.is("no wake-up") && !m.is("wake-up before the release") {
+	if told, err = m.release(c); err == nil && !m.is("no wake-up") &&
+		!m.is("wake-up before the release") {
 		m.signal(c.Key)
 	}
 	return told, err
@@ -374,7 +381,8 @@ func (m *model) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error
 		}
 		if answers[i] = c.ValidateRelease(m.caps); answers[i] == nil {
 			_, answers[i] = m.release(c)
-			if answers[i] == nil && i == len(claims)-1 || !m.is("release-all: the last alone wakes") {
+			if answers[i] == nil && i == len(claims)-1 ||
+				!m.is("release-all: the last alone wakes") {
 				m.signal(c.Key)
 			}
 		}
@@ -382,11 +390,14 @@ func (m *model) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error
 	return answers, nil
 }
 
-func (m *model) TryAcquireAll(ctx context.Context, claims []backend.Claim) (grants []backend.Grant, err error) {
+func (m *model) TryAcquireAll(ctx context.Context,
+	claims []backend.Claim,
+) (grants []backend.Grant, err error) {
 	if m.is("try-all: says that it cannot when it is asked") && len(claims) > 0 {
 		return m.Base.TryAcquireAll(ctx, claims)
 	}
-	if err := backend.ValidateTryAcquireAll(claims, m.caps); err != nil && !m.is("try-all: of anything") {
+	if err := backend.ValidateTryAcquireAll(claims, m.caps); err != nil &&
+		!m.is("try-all: of anything") {
 		return nil, err
 	}
 	if err := m.enter(ctx); err != nil {
@@ -422,7 +433,8 @@ func (m *model) TryAcquireAll(ctx context.Context, claims []backend.Claim) (gran
 }
 
 func (m *model) TryReleaseAll(ctx context.Context, claims []backend.Claim) ([]bool, error) {
-	if err := backend.ValidateTryReleaseAll(claims, m.caps); err != nil && !m.is("try-release-all: of anything") {
+	if err := backend.ValidateTryReleaseAll(claims, m.caps); err != nil &&
+		!m.is("try-release-all: of anything") {
 		return nil, err
 	}
 	if err := m.enter(ctx); err != nil {
@@ -436,7 +448,8 @@ func (m *model) TryReleaseAll(ctx context.Context, claims []backend.Claim) ([]bo
 		if m.is("try-release-all: whoever holds") && len(k.holds) > 0 {
 			c = k.holds[0].claim
 		}
-		mine := k.of(c.ID()) != nil && (len(k.line) == 0 || m.is("try-release-all: lets in who waits"))
+		mine := k.of(c.ID()) != nil &&
+			(len(k.line) == 0 || m.is("try-release-all: lets in who waits"))
 		m.mu.Unlock()
 		if mine {
 			_, err := m.release(c)
@@ -464,7 +477,9 @@ func (m *model) release(c backend.Claim) (told backend.Released, err error) {
 		k.leaveLine(c.ID())
 	}
 	h := k.of(c.ID())
-	if h == nil && len(k.holds) > 0 && (m.is("anybody may release") || m.is("anybody may release when none is in flight") && c.NoneInFlight) {
+	if h == nil && len(k.holds) > 0 &&
+		(m.is("anybody may release") || m.is("anybody may release when none is in flight") &&
+			c.NoneInFlight) {
 		h = k.holds[0]
 	}
 	switch {
@@ -482,10 +497,12 @@ func (m *model) release(c backend.Claim) (told backend.Released, err error) {
 		if !m.is("leaving lets nobody in") {
 			m.advance(k, "")
 		}
-		if before != nil && m.is("release after expiry says yes") || m.is("release of nothing says yes") {
+		if before != nil && m.is("release after expiry says yes") ||
+			m.is("release of nothing says yes") {
 			return told, nil
 		}
-		if m.is("a hold that is over is released while its owner holds") && len(k.holds) > 0 && k.holds[0].claim.Owner == c.Owner {
+		if m.is("a hold that is over is released while its owner holds") && len(k.holds) > 0 &&
+			k.holds[0].claim.Owner == c.Owner {
 			return told, nil
 		}
 		return told, backend.ErrLost
@@ -509,7 +526,8 @@ func (m *model) release(c backend.Claim) (told backend.Released, err error) {
 	if told = waits(); m.is("a release tells of itself") {
 		told.Waiting++
 	}
-	if !m.is("release does not hand over") && !(m.is("a grant is not passed on at cancel") && h.claim.Queue && h.repeats == 0) {
+	if !m.is("release does not hand over") &&
+		!(m.is("a grant is not passed on at cancel") && h.claim.Queue && h.repeats == 0) {
 		m.advance(k, "", slices.Clone(c.Before)...)
 	}
 	if m.is("a release tells of those whom it leaves waiting") {
@@ -522,7 +540,8 @@ func (m *model) release(c backend.Claim) (told backend.Released, err error) {
 func (m *model) bury(k *modelKey, c backend.Claim) {
 	held := k.of(c.ID()) != nil
 	switch {
-	case c.NoneInFlight, m.is("no tombstone"), m.is("no tombstone for what never held") && !held, m.is("no tombstone for what held") && held:
+	case c.NoneInFlight, m.is("no tombstone"), m.is("no tombstone for what never held") &&
+		!held, m.is("no tombstone for what held") && held:
 	default:
 		if m.is("one tombstone for all") {
 			clear(k.tombs)

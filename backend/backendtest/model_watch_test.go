@@ -79,7 +79,8 @@ func (m *model) deliver(c backend.Claim, g backend.Grant) {
 		g.TTL = c.TTL
 	}
 	for w := range m.watches {
-		if w.claim.ID() != c.ID() && !(m.is("grants are announced to all") && w.claim.Key == c.Key) {
+		if w.claim.ID() != c.ID() &&
+			!(m.is("grants are announced to all") && w.claim.Key == c.Key) {
 			continue
 		}
 		select {
@@ -109,7 +110,8 @@ func (m *model) Inspect(ctx context.Context, key string) (backend.State, error) 
 			h.expires = m.ending(h.claim.TTL)
 		}
 		holder := backend.Holder{
-			Owner: h.claim.Owner, ID: h.claim.ID(), Mode: h.claim.Mode, Token: h.grant.Token, TTL: time.Until(h.expires), Meta: h.claim.Meta,
+			Owner: h.claim.Owner, ID: h.claim.ID(), Mode: h.claim.Mode, Token: h.grant.Token,
+			TTL: time.Until(h.expires), Meta: h.claim.Meta,
 			Weight: h.claim.Weight,
 		}
 		switch {
@@ -126,7 +128,8 @@ func (m *model) Inspect(ctx context.Context, key string) (backend.State, error) 
 	}
 	for _, p := range k.line {
 		c := p.claim
-		state.Waiters = append(state.Waiters, backend.Waiter{Owner: c.Owner, Mode: c.Mode, Meta: c.Meta, Weight: c.Weight})
+		state.Waiters = append(state.Waiters,
+			backend.Waiter{Owner: c.Owner, Mode: c.Mode, Meta: c.Meta, Weight: c.Weight})
 	}
 	return state, nil
 }
@@ -155,14 +158,15 @@ func (m *model) Observe(ctx context.Context, key string) iter.Seq2[backend.State
 			}
 			return state, err
 		}
-		backend.ObserveBy(ctx, every, (<-chan struct{})(nil), look, func(state backend.State, err error) bool {
-			if m.is("observation begins with a change") && first && err == nil {
-				first = len(state.Holders) == 0
-				if first {
-					return true
+		backend.ObserveBy(ctx, every, (<-chan struct{})(nil), look,
+			func(state backend.State, err error) bool {
+				if m.is("observation begins with a change") && first && err == nil {
+					first = len(state.Holders) == 0
+					if first {
+						return true
+					}
 				}
-			}
-			return yield(state, err)
-		})
+				return yield(state, err)
+			})
 	}
 }

@@ -19,7 +19,8 @@ var modeRules = []rule{
 	},
 	{
 		name: "shared/own-lease", run: sharedOwnLease, needs: shared,
-		why: "Each reader has a lease of its own. With one lease for all, a dead reader is kept alive by the others, and the" +
+		why: "Each reader has a lease of its own. With one lease for all, a dead reader is kept " +
+			"alive by the others, and the" +
 			" writer never gets in.",
 	},
 	{
@@ -28,25 +29,35 @@ var modeRules = []rule{
 	},
 	{
 		name: "permit/limits-differ", run: permitLimitsDiffer, needs: permit,
-		why: "Two limits for one key are a mistake in a program: ErrMismatch at once, and nothing granted (Redisson 3.18.1" +
+		why: "Two limits for one key are a mistake in a program: ErrMismatch at once, and " +
+			"nothing granted (Redisson 3.18.1" +
 			" overwrote one with the other).",
 	},
 	{
-		name: "modes/exclude", run: modesExclude, needs: backend.Capabilities{Shared: true, Permit: true},
+		name: "modes/exclude", run: modesExclude, needs: backend.Capabilities{
+			Shared: true,
+			Permit: true,
+		},
 		why: "Readers, permits and exclusive holders exclude each other, whoever comes first.",
 	},
 	{
-		name: "modes/tokens", run: modesTokens, needs: backend.Capabilities{Shared: true, Fencing: true},
-		why: "A reader passes its token on when it writes what it derived: those of holders together differ, and a writer's" +
+		name: "modes/tokens", run: modesTokens, needs: backend.Capabilities{
+			Shared:  true,
+			Fencing: true,
+		},
+		why: "A reader passes its token on when it writes what it derived: those of holders " +
+			"together differ, and a writer's" +
 			" is above all before it.",
 	},
 	{
 		name: "reentrant/same-owner", run: reentrantOwner, needs: reentrant,
-		why: "The same owner enters again, others wait, and the key is free when every hold is released.",
+		why: "The same owner enters again, others wait, and the key is free when every " +
+			"hold is released.",
 	},
 	{
 		name: "reentrant/repeat", run: reentrantRepeat, needs: reentrant,
-		why: "A repeated attempt of one hold is one hold. A counter per owner counts lost replies too, and the lock is held for ever.",
+		why: "A repeated attempt of one hold is one hold. A counter per owner counts lost " +
+			"replies too, and the lock is held for ever.",
 	},
 	{
 		name: "reentrant/tombstone", run: reentrantTombstone, needs: reentrant,
@@ -54,7 +65,8 @@ var modeRules = []rule{
 	},
 	{
 		name: "reserve/apart", run: reserveApart, needs: fencing,
-		why: "Tokens that a grant has reserved are its alone: it gives them to those it shares the lock with, one after another.",
+		why: "Tokens that a grant has reserved are its alone: it gives them to those it shares " +
+			"the lock with, one after another.",
 	},
 }
 
@@ -69,7 +81,10 @@ func (e *env) mode(key string, m backend.Mode, limit int) backend.Claim {
 func sharedTogether(e *env) {
 	a, b := e.open(), e.open()
 	key := e.key("k")
-	readers := []backend.Claim{e.mode(key, backend.Shared, 0), e.mode(key, backend.Shared, 0), e.mode(key, backend.Shared, 0)}
+	readers := []backend.Claim{
+		e.mode(key, backend.Shared, 0), e.mode(key, backend.Shared, 0),
+		e.mode(key, backend.Shared, 0),
+	}
 	for i, c := range readers {
 		e.acquire([]backend.Backend{a, b}[i%2], c)
 	}
@@ -153,7 +168,10 @@ func permitLimitsDiffer(e *env) {
 func modesExclude(e *env) {
 	a, b := e.open(), e.open()
 	key := e.key("k")
-	modes := []backend.Claim{e.claim(key), e.mode(key, backend.Shared, 0), e.mode(key, backend.Permit, 2)}
+	modes := []backend.Claim{
+		e.claim(key), e.mode(key, backend.Shared, 0),
+		e.mode(key, backend.Permit, 2),
+	}
 	for _, first := range modes {
 		first.Owner = backend.NewOwner()
 		e.acquire(a, first)
@@ -245,14 +263,16 @@ func reserveApart(e *env) {
 		c.Reserve = want
 		g := e.acquire([]backend.Backend{a, b}[i%2], c)
 		if g.Token < next {
-			e.broken("granted token %d, which the grant before had reserved up to %d", g.Token, next-1)
+			e.broken("granted token %d, which the grant before had reserved up to %d", g.Token,
+				next-1)
 			e.FailNow()
 		}
 		if g.Reserved < 0 || g.Reserved > max(want, 1) {
 			e.Errorf("%d tokens reserved, of %d that were asked for", g.Reserved, want)
 		}
 		if again := e.acquire(b, c); again.Token != g.Token || again.Reserved != g.Reserved {
-			e.Errorf("a repeat has %d tokens from %d, the grant %d from %d", again.Reserved, again.Token, g.Reserved, g.Token)
+			e.Errorf("a repeat has %d tokens from %d, the grant %d from %d", again.Reserved,
+				again.Token, g.Reserved, g.Token)
 		}
 		next = g.Token + uint64(max(g.Reserved, 1))
 		e.release(a, c)

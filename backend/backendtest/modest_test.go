@@ -20,7 +20,9 @@ func (m modest) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant,
 	return g, err
 }
 
-func (m modest) TryAcquireAll(ctx context.Context, claims []backend.Claim) ([]backend.Grant, error) {
+func (m modest) TryAcquireAll(ctx context.Context,
+	claims []backend.Claim,
+) ([]backend.Grant, error) {
 	grants, err := m.Backend.TryAcquireAll(ctx, claims)
 	for i := range grants {
 		grants[i].Token = 0

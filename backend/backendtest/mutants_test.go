@@ -81,33 +81,43 @@ func TestLessIsCorrect(t *testing.T) {
 	Run(t, h)
 }
 
-// TestMutants shows that the suite finds each defect, by the rule that is about it, which tells a broken
-// promise from all else.
+// TestMutants shows that the suite finds each defect, by the rule that is about it, which tells a
+// broken promise from all else.
 func TestMutants(t *testing.T) {
 	for defect, finder := range broken {
-		t.Run(strings.ReplaceAll(defect, " ", "-"), func(t *testing.T) { finds(t, defect, finder, true) })
+		t.Run(strings.ReplaceAll(defect, " ", "-"), func(t *testing.T) {
+			finds(t, defect, finder, true)
+		})
 	}
 	for defect, finder := range mutants {
-		t.Run(strings.ReplaceAll(defect, " ", "-"), func(t *testing.T) { finds(t, defect, finder, false) })
+		t.Run(strings.ReplaceAll(defect, " ", "-"), func(t *testing.T) {
+			finds(t, defect, finder, false)
+		})
 	}
 }
 
 func finds(t *testing.T, defect, finder string, unsafe bool) {
 	caps := modelCaps
 	if defect == "unclaimed modes granted" {
-		caps = backend.Capabilities{Fencing: true, Watch: true, Inspect: true, MinTTL: modelCaps.MinTTL}
+		caps = backend.Capabilities{
+			Fencing: true, Watch: true, Inspect: true,
+			MinTTL: modelCaps.MinTTL,
+		}
 	}
 	s := suite{h: modelHarness(caps, defect), caps: caps, name: "TestMutants"}
 	chosen, _ := s.choose(rules(true))
 	var found []string
 	for _, r := range chosen {
 		if r.name != finder && os.Getenv("HOLDFAST_ALL_RULES") == "" {
-			continue // others may find it as well; here each is to be found by the rule that is about it
+			// others may find it as well; here each is to be found by the rule that is about it
+			continue
 		}
 		if rec := try(t, s, r); rec.Failed() {
 			found = append(found, r.name)
-			if said := strings.Contains(rec.text(), history.Broken); r.name == finder && said != unsafe {
-				t.Errorf("%s speaks of a broken promise: %v, want %v:\n%s", r.name, said, unsafe, rec.text())
+			if said := strings.Contains(rec.text(), history.Broken); r.name == finder &&
+				said != unsafe {
+				t.Errorf("%s speaks of a broken promise: %v, want %v:\n%s", r.name, said, unsafe,
+					rec.text())
 			}
 			if !strings.Contains(rec.text(), r.why) {
 				t.Errorf("%s failed without saying why the rule exists:\n%s", r.name, rec.text())
@@ -120,84 +130,86 @@ func finds(t *testing.T, defect, finder string, unsafe bool) {
 	t.Logf("found by %s", strings.Join(found, ", "))
 }
 
-// broken are the defects of the model that break a promise: two hold at once, a token falls, who lost its
-// lock is not told, or a value is another's. Each has the rule that is to find it, and to say so.
+// broken are the defects of the model that break a promise: two hold at once, a token falls, who
+// lost its lock is not told, or a value is another's. Each has the rule that is to find it, and to
+// say so.
 var broken = map[string]string{
-	"release-all: the last is left":                                "release-all/each",
-	"release-all: ends at what is lost":                            "release-all/each",
-	"release-all: ends whoever holds":                              "release-all/own",
-	"release-all: saves nothing":                                   "release-all/saves",
-	"release-all: readers go together":                             "release-all/shared",
-	"try-all: whoever holds":                                       "try-all/first",
-	"try-all: the last is not kept":                                "try-all/free",
-	"try-all: goes on behind what is held":                         "try-all/first",
-	"try-all: another's grant":                                     "try-all/free",
-	"try-release-all: of anything":                                 "try-all/input",
-	"try-release-all: whoever holds":                               "try-all/own",
-	"try-release-all: always yes":                                  "try-all/own",
-	"minimum token is the token":                                   "min-token/never-lowers",
-	"minimum token not written back":                               "min-token/written-back",
-	"raised for others alone":                                      "min-token/repeat",
-	"a late minimum token lowers":                                  "min-token/repeat",
-	"reserved tokens do not rise":                                  "min-token/reserved",
-	"who waits has a token":                                        "min-token/handed-over",
-	"a hold that is over is released while its owner holds":        "adopt/once",
-	"anybody may release":                                          "release/by-another",
-	"anybody may release when none is in flight":                   "release/by-another",
-	"release after expiry says yes":                                "release/after-expiry",
-	"release of nothing says yes":                                  "release/never-held",
-	"token constant":                                               "token/rises",
-	"token from the clock":                                         "token/fast",
-	"token counter forgotten at expiry":                            "token/across-expiry",
-	"token counter forgotten at release":                           "token/rises",
-	"counter dropped with the key":                                 "token/across-drop",
-	"renew revives":                                                "renew/never-revives",
-	"renew creates":                                                "renew/never-acquired",
-	"renew ignores the owner":                                      "renew/by-another",
-	"renew shortens":                                               "renew/never-shortens",
-	"renew does nothing":                                           "renew/extends",
-	"repeat has a new token":                                       "repeat/same-grant",
-	"repeat shortens":                                              "repeat/never-shortens",
-	"repeat keeps the old lease":                                   "repeat/extends",
-	"TTL rounded down":                                             "expiry/not-early",
-	"look and write are two steps":                                 "exclusive/race",
-	"owner is the client":                                          "exclusive/not-re-entrant",
-	"refused claims stay":                                          "exclusive/refusal-changes-nothing",
-	"Close releases":                                               "close/keeps-holds",
-	"any hold is released by force":                                "force-release/holder",
-	"a hold is known by its token alone":                           "force-release/one-of-several",
-	"the state of a held key cannot be seen":                       "state/read",
-	"limit not counted":                                            "permit/limit",
-	"a weight counts as one":                                       "permit/weights",
-	"weights are added in two steps":                               "permit/weights-race",
-	"anybody may save":                                             "state/saved-by-holder",
-	"the last to hold may save":                                    "state/not-after-expiry",
-	"who waits may save":                                           "state/not-in-line",
-	"an empty state is none":                                       "state/empty",
-	"a state is the caller's memory":                               "state/own-memory",
-	"a grant lends its state":                                      "state/own-memory",
-	"a repeat has the state of its grant":                          "state/repeat",
-	"release saves after the hand-over":                            "state/handed-over",
-	"a wake-up has no state":                                       "state/handed-over",
-	"a release saves any size":                                     "state/limit",
-	"a state goes with its hold":                                   "state/survives",
-	"a state goes with its lease":                                  "state/survives",
-	"an attempt saves":                                             "state/attempt-saves-nothing",
-	"one state for all keys":                                       "state/other-keys",
-	"the state is read before the grant":                           "state/race",
-	"a re-entry has no state":                                      "state/modes",
-	"one release ends all re-entries":                              "reentrant/same-owner",
-	"limits may differ":                                            "permit/limits-differ",
-	"readers beside a writer":                                      "modes/exclude",
-	"reserved tokens are given away":                               "reserve/apart",
-	"more is reserved than taken":                                  "reserve/apart",
-	"a wake-up has another token":                                  "handoff/wake",
-	"a wake-up has the lease of a TTL":                             "handoff/wake",
+	"release-all: the last is left":                         "release-all/each",
+	"release-all: ends at what is lost":                     "release-all/each",
+	"release-all: ends whoever holds":                       "release-all/own",
+	"release-all: saves nothing":                            "release-all/saves",
+	"release-all: readers go together":                      "release-all/shared",
+	"try-all: whoever holds":                                "try-all/first",
+	"try-all: the last is not kept":                         "try-all/free",
+	"try-all: goes on behind what is held":                  "try-all/first",
+	"try-all: another's grant":                              "try-all/free",
+	"try-release-all: of anything":                          "try-all/input",
+	"try-release-all: whoever holds":                        "try-all/own",
+	"try-release-all: always yes":                           "try-all/own",
+	"minimum token is the token":                            "min-token/never-lowers",
+	"minimum token not written back":                        "min-token/written-back",
+	"raised for others alone":                               "min-token/repeat",
+	"a late minimum token lowers":                           "min-token/repeat",
+	"reserved tokens do not rise":                           "min-token/reserved",
+	"who waits has a token":                                 "min-token/handed-over",
+	"a hold that is over is released while its owner holds": "adopt/once",
+	"anybody may release":                                   "release/by-another",
+	"anybody may release when none is in flight":            "release/by-another",
+	"release after expiry says yes":                         "release/after-expiry",
+	"release of nothing says yes":                           "release/never-held",
+	"token constant":                                        "token/rises",
+	"token from the clock":                                  "token/fast",
+	"token counter forgotten at expiry":                     "token/across-expiry",
+	"token counter forgotten at release":                    "token/rises",
+	"counter dropped with the key":                          "token/across-drop",
+	"renew revives":                                         "renew/never-revives",
+	"renew creates":                                         "renew/never-acquired",
+	"renew ignores the owner":                               "renew/by-another",
+	"renew shortens":                                        "renew/never-shortens",
+	"renew does nothing":                                    "renew/extends",
+	"repeat has a new token":                                "repeat/same-grant",
+	"repeat shortens":                                       "repeat/never-shortens",
+	"repeat keeps the old lease":                            "repeat/extends",
+	"TTL rounded down":                                      "expiry/not-early",
+	"look and write are two steps":                          "exclusive/race",
+	"owner is the client":                                   "exclusive/not-re-entrant",
+	"refused claims stay":                                   "exclusive/refusal-changes-nothing",
+	"Close releases":                                        "close/keeps-holds",
+	"any hold is released by force":                         "force-release/holder",
+	"a hold is known by its token alone":                    "force-release/one-of-several",
+	"the state of a held key cannot be seen":                "state/read",
+	"limit not counted":                                     "permit/limit",
+	"a weight counts as one":                                "permit/weights",
+	"weights are added in two steps":                        "permit/weights-race",
+	"anybody may save":                                      "state/saved-by-holder",
+	"the last to hold may save":                             "state/not-after-expiry",
+	"who waits may save":                                    "state/not-in-line",
+	"an empty state is none":                                "state/empty",
+	"a state is the caller's memory":                        "state/own-memory",
+	"a grant lends its state":                               "state/own-memory",
+	"a repeat has the state of its grant":                   "state/repeat",
+	"release saves after the hand-over":                     "state/handed-over",
+	"a wake-up has no state":                                "state/handed-over",
+	"a release saves any size":                              "state/limit",
+	"a state goes with its hold":                            "state/survives",
+	"a state goes with its lease":                           "state/survives",
+	"an attempt saves":                                      "state/attempt-saves-nothing",
+	"one state for all keys":                                "state/other-keys",
+	"the state is read before the grant":                    "state/race",
+	"a re-entry has no state":                               "state/modes",
+	"one release ends all re-entries":                       "reentrant/same-owner",
+	"limits may differ":                                     "permit/limits-differ",
+	"readers beside a writer":                               "modes/exclude",
+	"reserved tokens are given away":                        "reserve/apart",
+	"more is reserved than taken":                           "reserve/apart",
+	"a wake-up has another token":                           "handoff/wake",
+	"a wake-up has the lease of a TTL":                      "handoff/wake",
+
 	"a grant that was handed over lasts a WaiterTTL, however long": "handoff/wake",
 }
 
-// mutants are the others, which delay, block or mislead, or leave something behind: no rule is to say
-// more than that.
+// mutants are the others, which delay, block or mislead, or leave something behind: no rule is to
+// say more than that.
 var mutants = map[string]string{
 	"nobody is told of the dead":                      "took-over/told",
 	"release-all: of any number":                      "release-all/input",

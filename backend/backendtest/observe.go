@@ -22,31 +22,38 @@ func observeAnd(c backend.Capabilities) backend.Capabilities {
 var observeRules = []rule{
 	{
 		name: "observe/now", run: observeNow, needs: observe,
-		why: "Whoever begins to observe is told at once how it is. One who has to wait for the next change does not know who leads.",
+		why: "Whoever begins to observe is told at once how it is. One who has to wait for the " +
+			"next change does not know who leads.",
 	},
 	{
 		name: "observe/every-hold", run: observeEveryHold, needs: observe,
-		why: "Ten holds that follow one another are ten. (A look each second, or when a release is announced, saw three of them.)",
+		why: "Ten holds that follow one another are ten. (A look each second, or when a release " +
+			"is announced, saw three of them.)",
 	},
 	{
 		name: "observe/one-hold", run: observeOneHold, needs: observe,
 		why: "A hold that is renewed is one hold, and who is refused is none.",
 	},
 	{
-		name: "observe/shared", run: observeShared, needs: observeAnd(backend.Capabilities{Shared: true}),
-		why: "Each of several who hold together comes and goes by itself.",
+		name: "observe/shared", run: observeShared,
+		needs: observeAnd(backend.Capabilities{Shared: true}),
+		why:   "Each of several who hold together comes and goes by itself.",
 	},
 	{
-		name: "observe/handed-over", run: observeHandedOver, needs: observeAnd(backend.Capabilities{Queue: true}),
-		why: "A lock that is handed over from waiter to waiter is never free, and each of them has held it.",
+		name: "observe/handed-over", run: observeHandedOver,
+		needs: observeAnd(backend.Capabilities{Queue: true}),
+		why: "A lock that is handed over from waiter to waiter is never free, and each of " +
+			"them has held it.",
 	},
 	{
-		name: "observe/by-force", run: observeForce, needs: observeAnd(backend.Capabilities{Fencing: true}),
-		why: "A hold that was ended by force has ended.",
+		name: "observe/by-force", run: observeForce,
+		needs: observeAnd(backend.Capabilities{Fencing: true}),
+		why:   "A hold that was ended by force has ended.",
 	},
 	{
 		name: "observe/expiry", run: observeExpiry, needs: observe,
-		why: "The end of a lease ends its hold, though nobody writes anything then: a leader that has died leads no more.",
+		why: "The end of a lease ends its hold, though nobody writes anything then: a leader " +
+			"that has died leads no more.",
 	},
 	{
 		name: "observe/dropped", run: observeDropped, needs: observe, hook: hasDrop,
@@ -58,7 +65,8 @@ var observeRules = []rule{
 	},
 	{
 		name: "observe/ends", run: observeEnds, needs: observe,
-		why: "It ends with ctx, by an error that says so, or when the caller leaves; and nothing is left behind of it.",
+		why: "It ends with ctx, by an error that says so, or when the caller leaves; and nothing " +
+			"is left behind of it.",
 	},
 	{
 		name: "observe/closed", run: observeClosed, needs: observe,
@@ -66,11 +74,13 @@ var observeRules = []rule{
 	},
 	{
 		name: "observe/restart", run: observeRestart, needs: observe, hook: hasRestart, alone: true,
-		why: "A store that was restarted is observed again. Whoever prints who leads runs for months.",
+		why: "A store that was restarted is observed again. Whoever prints who leads " +
+			"runs for months.",
 	},
 	{
 		name: "observe/unsupported", run: observeRefused,
-		why: "A store that tells of no changes says so, and its callers look. Silence would be taken for \"nothing happened\".",
+		why: "A store that tells of no changes says so, and its callers look. Silence would be " +
+			"taken for \"nothing happened\".",
 	},
 }
 
@@ -173,15 +183,16 @@ func (o *observer) taken() (times int) {
 func (e *env) sees(o *observer, claims ...backend.Claim) time.Duration {
 	e.Helper()
 	start := time.Now()
-	e.await(fmt.Sprintf("%d who hold to be observed", len(claims)), 4*e.short+patience, func() bool {
-		now := o.holders()
-		for _, c := range claims {
-			if !now[c.Owner] {
-				return false
+	e.await(fmt.Sprintf("%d who hold to be observed", len(claims)), 4*e.short+patience,
+		func() bool {
+			now := o.holders()
+			for _, c := range claims {
+				if !now[c.Owner] {
+					return false
+				}
 			}
-		}
-		return len(now) == len(claims)
-	})
+			return len(now) == len(claims)
+		})
 	return time.Since(start)
 }
 
@@ -212,7 +223,8 @@ func observeNow(e *env) {
 		e.Fatalf("the first state of a held key is %+v, want one holder", first)
 	}
 	h := first.Holders[0]
-	if h.Owner != c.Owner || h.ID != c.ID() || h.Meta != c.Meta || e.caps.Fencing && h.Token != g.Token {
+	if h.Owner != c.Owner || h.ID != c.ID() || h.Meta != c.Meta ||
+		e.caps.Fencing && h.Token != g.Token {
 		e.Errorf("holder %+v, want token %d of %+v", h, g.Token, c)
 	}
 	if h.TTL <= 0 || h.TTL > e.roundedUp(g.TTL) {
@@ -228,7 +240,8 @@ const prompt = 250 * time.Millisecond
 const shortHold = 100 * time.Millisecond
 
 // A hold lasts until it was seen, as a machine may stand still for longer than any hold, and for a
-// shortHold more, as one that ends before each node of a quorum told of it may be seen to begin twice.
+// shortHold more, as one that ends before each node of a quorum told of it may be seen to begin
+// twice.
 func observeEveryHold(e *env) {
 	a, b := e.open(), e.open()
 	key := e.key("k")
@@ -251,7 +264,8 @@ func observeEveryHold(e *env) {
 	}
 	slices.Sort(took)
 	if median := took[len(took)/2]; median > prompt {
-		e.Errorf("half of %d changes were seen after %v or more, want %v: %v", len(took), median, prompt, took)
+		e.Errorf("half of %d changes were seen after %v or more, want %v: %v", len(took), median,
+			prompt, took)
 	}
 }
 
@@ -397,7 +411,9 @@ func observeEnds(e *env) {
 	}
 	o := e.observe(b, key)
 	o.leave()
-	e.await("the end of an observation whose ctx is done", patience, func() bool { return isClosed(o.ended) })
+	e.await("the end of an observation whose ctx is done", patience, func() bool {
+		return isClosed(o.ended)
+	})
 	if errs := o.failures(); len(errs) != 1 || !errors.Is(errs[0], context.Canceled) {
 		e.Errorf("it ended with %v, want ctx's error", errs)
 	}
@@ -418,7 +434,9 @@ func observeClosed(e *env) {
 	if err := a.Close(); err != nil {
 		e.Errorf("Close = %v", err)
 	}
-	e.await("the end of an observation whose client is closed", patience, func() bool { return isClosed(o.ended) })
+	e.await("the end of an observation whose client is closed", patience, func() bool {
+		return isClosed(o.ended)
+	})
 	if errs := o.failures(); len(errs) == 0 || !errors.Is(errs[len(errs)-1], backend.ErrClosed) {
 		e.Errorf("it ended with %v, want ErrClosed", errs)
 	}
@@ -455,6 +473,7 @@ func observeRefused(e *env) {
 		e.is("Observe", err, errors.ErrUnsupported)
 	}
 	if n == 0 || e.caps.Observe {
-		e.Errorf("Observe ended after %d elements, with Capabilities.Observe = %v", n, e.caps.Observe)
+		e.Errorf("Observe ended after %d elements, with Capabilities.Observe = %v", n,
+			e.caps.Observe)
 	}
 }

@@ -42,7 +42,10 @@ func OneOpen(t *testing.T, url string) {
 	}
 	calibrate()
 	ttl, _ := leaseFor(t, url, 400*time.Millisecond)
-	m := &openMatch{T: t, ttl: ttl, dir: t.TempDir(), orders: orders{URL: url, Key: "open-" + rand.Text(), TTL: ttl, Open: true, Workers: 4}}
+	m := &openMatch{
+		T: t, ttl: ttl, dir: t.TempDir(),
+		orders: orders{URL: url, Key: "open-" + rand.Text(), TTL: ttl, Open: true, Workers: 4},
+	}
 	var err error
 	m.files = []string{filepath.Join(m.dir, "parent")}
 	if m.rec, err = history.NewRecorder(m.files[0], "parent"); err != nil {
@@ -133,7 +136,8 @@ func (m *openMatch) hold(p *process, line string) {
 
 func (m *openMatch) kill(p *process) {
 	m.Helper()
-	if err := m.rec.Killed(p.name); err != nil { // before the signal: from now on nothing of it counts
+	// Before the signal: from now on nothing of it counts.
+	if err := m.rec.Killed(p.name); err != nil {
 		m.Fatal(err)
 	}
 	p.kill()
@@ -189,7 +193,8 @@ func (m *openMatch) judge() {
 			m.Errorf("process %s ended, and did not close what it opened at %v", e.Process, e.Start)
 		}
 	}
-	m.Logf("%d opened by %d processes, %d of them stopped; %d unlocked, %d after more than the TTL of %v",
+	m.Logf("%d opened by %d processes, %d of them stopped; %d unlocked, %d after more than "+
+		"the TTL of %v",
 		opened, len(m.files)-1, m.stopped, kept, longer, m.ttl)
 	if longer == 0 {
 		m.Errorf("no closing that took longer than the TTL of %v kept its lease", m.ttl)
@@ -248,20 +253,27 @@ func openAndClose(o orders) error {
 	}
 	return c.run(bind, leaseEnds{c.TTL}, heard, func(ctx context.Context, worker string) error {
 		for ctx.Err() == nil {
-			r := &opened{team: c, ctx: ctx, holds: holds, worker: worker, way: mathrand.N(ways), closing: mathrand.N(2 * time.Millisecond)}
+			r := &opened{
+				team: c, ctx: ctx, holds: holds, worker: worker, way: mathrand.N(ways),
+				closing: mathrand.N(2 * time.Millisecond),
+			}
 			err := r.use(context.WithValue(ctx, openedKey{}, r))
 			switch {
 			case err == nil && r.open():
 				return errors.New("what a guard protects is open, and its Unlock has returned")
 			case err == nil:
-				if _, err := c.rec.Begin(history.Event{Worker: worker, Key: c.Key + unlocked, Start: r.since}, r.closed); err != nil {
+				if _, err := c.rec.Begin(history.Event{
+					Worker: worker, Key: c.Key + unlocked,
+					Start: r.since,
+				}, r.closed); err != nil {
 					return err
 				}
 			case ctx.Err() != nil:
 				return nil
 			case silent(err):
 				continue
-			case !errors.Is(err, errPanicked) && !errors.Is(err, locker.ErrLost) && !errors.Is(err, locker.ErrMaxHold):
+			case !errors.Is(err, errPanicked) && !errors.Is(err, locker.ErrLost) &&
+				!errors.Is(err, locker.ErrMaxHold):
 				return err
 			}
 			c.say(sayLocked)
@@ -312,10 +324,14 @@ func openIt(ctx context.Context, h locker.Hold) (*opened, error) {
 	r.since = history.Now()
 	var err error
 	if r.itself, err = r.rec.Begin(
-		history.Event{Worker: r.worker, Key: withinProcess + r.Name, Start: r.since}, r.since+time.Hour); err != nil {
+		history.Event{Worker: r.worker, Key: withinProcess + r.Name, Start: r.since},
+		r.since+time.Hour); err != nil {
 		return nil, err
 	}
-	r.lease, err = r.rec.Begin(history.Event{Worker: r.worker, Key: r.Key, Token: h.Token, Start: r.since}, r.until)
+	r.lease, err = r.rec.Begin(history.Event{
+		Worker: r.worker, Key: r.Key, Token: h.Token,
+		Start: r.since,
+	}, r.until)
 	return r, err
 }
 
@@ -348,7 +364,9 @@ func (r *opened) renewed(until time.Duration) {
 // Unlock closes.
 type leaseEnds struct{ ttl time.Duration }
 
-func (o leaseEnds) Begin(ctx context.Context, op string, _ locker.Hold) (context.Context, func(locker.Hold, error)) {
+func (o leaseEnds) Begin(ctx context.Context, op string,
+	_ locker.Hold,
+) (context.Context, func(locker.Hold, error)) {
 	r, ok := ctx.Value(openedKey{}).(*opened)
 	if op != locker.OpRenew || !ok {
 		return ctx, func(locker.Hold, error) {}

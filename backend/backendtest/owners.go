@@ -9,21 +9,25 @@ var queueReentrant = backend.Capabilities{Queue: true, Reentrant: true}
 var ownerRules = []rule{
 	{
 		name: "reentrant/own-lease", run: reentrantOwnLease, needs: reentrant,
-		why: "Each hold of an owner is renewed, and runs out, by itself: the process that died must not live on in the other's" +
+		why: "Each hold of an owner is renewed, and runs out, by itself: the process that died " +
+			"must not live on in the other's" +
 			" renewals, nor take its lease along.",
 	},
 	{
 		name: "reentrant/past-the-line", run: reentrantPastTheLine, needs: queueReentrant,
-		why: "An owner that holds enters again at once, whoever waits. If it had to be queued, it would wait for those who" +
+		why: "An owner that holds enters again at once, whoever waits. If it had to be queued, " +
+			"it would wait for those who" +
 			" wait for it.",
 	},
 	{
 		name: "reentrant/handed-over", run: reentrantHandedOver, needs: queueReentrant,
-		why: "The queue serves owners as it serves others: the key is handed to the head when the last hold is released.",
+		why: "The queue serves owners as it serves others: the key is handed to the head when " +
+			"the last hold is released.",
 	},
 	{
 		name: "reentrant/leaves-its-place", run: reentrantLeavesItsPlace, needs: queueReentrant,
-		why: "A claim that waits behind others enters past them once its owner holds. If its place stayed, the key would" +
+		why: "A claim that waits behind others enters past them once its owner holds. If its " +
+			"place stayed, the key would" +
 			" later be handed to a claim for which nobody waits any more.",
 	},
 }
@@ -85,7 +89,8 @@ func reentrantHandedOver(e *env) {
 	first := e.enters(key, e.prefix+"one")
 	e.acquire(a, first)
 	line := []backend.Claim{
-		e.enters(key, e.prefix+"two"), e.enters(key, e.prefix+"two"), e.enters(key, e.prefix+"three"),
+		e.enters(key, e.prefix+"two"), e.enters(key, e.prefix+"two"),
+		e.enters(key, e.prefix+"three"),
 	}
 	for i := range line {
 		line[i].Queue, line[i].WaiterTTL = true, e.long

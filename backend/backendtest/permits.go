@@ -17,56 +17,68 @@ var (
 var permitRules = []rule{
 	{
 		name: "permit/crash", run: permitCrash, needs: permit,
-		why: "A holder that dies gives its permit back after its lease, whatever the others do. (A counter without leases" +
+		why: "A holder that dies gives its permit back after its lease, whatever the others do. " +
+			"(A counter without leases" +
 			" shrinks with every crash: Redisson's plain semaphore.)",
 	},
 	{
 		name: "permit/repeat", run: permitRepeat, needs: permit,
-		why: "A repeat is the same permit. One that counts lost replies runs out of permits that nobody holds.",
+		why: "A repeat is the same permit. One that counts lost replies runs out of permits that " +
+			"nobody holds.",
 	},
 	{
 		name: "permit/mismatch-changes-nothing", run: permitMismatch, needs: permit,
-		why: "A claim with a wrong limit is refused before anything is written: it takes no place, and changes no limit.",
+		why: "A claim with a wrong limit is refused before anything is written: it takes no " +
+			"place, and changes no limit.",
 	},
 	{
 		name: "permit/limit-of-the-line", run: permitLimitOfLine, needs: queuePermit,
-		why: "Those who wait for a semaphore count as well: one with another limit must not come between.",
+		why: "Those who wait for a semaphore count as well: one with another limit must not " +
+			"come between.",
 	},
 	{
 		name: "permit/limit-may-change", run: permitLimitChanges, needs: permit,
-		why: "A limit belongs to those who use the key now. When nobody does, a new release of the program may have another.",
+		why: "A limit belongs to those who use the key now. When nobody does, a new release of " +
+			"the program may have another.",
 	},
 	{
 		name: "permit/handed-over", run: permitHandedOver, needs: queuePermit,
-		why: "A permit that is given back lets in one from the queue: not none while there is room, and not two.",
+		why: "A permit that is given back lets in one from the queue: not none while there is " +
+			"room, and not two.",
 	},
 	{
 		name: "permit/weights", run: permitWeights, needs: weight,
-		why: "The weights of those who hold never add up to more than the limit. A weight that counts as one lets in as many" +
+		why: "The weights of those who hold never add up to more than the limit. A weight that " +
+			"counts as one lets in as many" +
 			" as the limit, whatever they take.",
 	},
 	{
 		name: "permit/weights-race", run: permitWeightsRace, needs: weight,
-		why: "Whoever comes at once is counted one after the other, by its weight: two that look before either is written" +
+		why: "Whoever comes at once is counted one after the other, by its weight: two that look " +
+			"before either is written" +
 			" take more than there is.",
 	},
 	{
 		name: "permit/weights-repeat", run: permitWeightsRepeat, needs: weight,
-		why: "A repeat, a renewal and a late release count no weight a second time: what is counted twice is lost for" +
+		why: "A repeat, a renewal and a late release count no weight a second time: what is " +
+			"counted twice is lost for" +
 			" as long as the key is in use.",
 	},
 	{
 		name: "permit/weights-in-line", run: permitWeightsInLine, needs: queueWeight,
-		why: "A heavy claim at the head of the queue waits until it fits, and nobody passes it: else light ones that come and" +
+		why: "A heavy claim at the head of the queue waits until it fits, and nobody passes it: " +
+			"else light ones that come and" +
 			" go keep it out for ever.",
 	},
 	{
 		name: "permit/weights-handed-over", run: permitWeightsHandedOver, needs: queueWeight,
-		why: "A heavy hold that ends makes room for several: all that fit are let in at once, and not one of them for it.",
+		why: "A heavy hold that ends makes room for several: all that fit are let in at once, " +
+			"and not one of them for it.",
 	},
 	{
 		name: "permit/weights-crash", run: permitWeightsCrash, needs: weight,
-		why: "The lease of a heavy holder that died gives back all of its weight, and not that of others.",
+		why: "The lease of a heavy holder that died gives back all of its weight, and not " +
+			"that of others.",
 	},
 	{
 		name: "permit/weights-shown", run: permitWeightsShown,
@@ -126,7 +138,8 @@ func (e *env) mismatched(b backend.Backend, c backend.Claim) {
 		e.forget(b, c)
 		e.broken("a permit with another limit than that of those who use the key was granted")
 	}
-	e.is("TryAcquire with another limit than that of those who use the key", err, backend.ErrMismatch)
+	e.is("TryAcquire with another limit than that of those who use the key", err,
+		backend.ErrMismatch)
 }
 
 // covers: I9
@@ -144,8 +157,10 @@ func permitMismatch(e *env) {
 	e.acquire(b, e.mode(key, backend.Permit, 2))
 	e.held(b, e.mode(key, backend.Permit, 2))
 	if e.caps.Inspect {
-		if state, err := a.Inspect(e.ctx, key); err != nil || len(state.Holders) != 2 || len(state.Waiters) != 0 {
-			e.Errorf("Inspect = %+v, %v; want the two that were granted, and nobody in the queue", state, err)
+		if state, err := a.Inspect(e.ctx, key); err != nil || len(state.Holders) != 2 ||
+			len(state.Waiters) != 0 {
+			e.Errorf("Inspect = %+v, %v; want the two that were granted, and nobody in the queue",
+				state, err)
 		}
 	}
 	e.release(a, first)
@@ -307,7 +322,8 @@ func permitWeightsRace(e *env) {
 			e.broken("of a limit of %d, %d were granted at once", limit, sum)
 		}
 		if sum+3 <= limit && !slices.Contains(unknown, true) {
-			e.Errorf("of a limit of %d only %d were granted, where none asked for more than 3", limit, sum)
+			e.Errorf("of a limit of %d only %d were granted, where none asked for more than 3",
+				limit, sum)
 		}
 	}
 }
@@ -341,7 +357,8 @@ func permitWeightsInLine(e *env) {
 	two, one := e.heavy(key, limit, 2), e.heavy(key, limit, 1)
 	e.acquire(a, two)
 	e.acquire(b, one)
-	all, light, later := e.heavyInLine(key, limit, limit), e.heavyInLine(key, limit, 1), e.heavyInLine(key, limit, 1)
+	all, light, later := e.heavyInLine(key, limit, limit), e.heavyInLine(key, limit, 1),
+		e.heavyInLine(key, limit, 1)
 	all.WaiterTTL = 4 * e.long // its place outlasts the leases
 	e.stand(b, all, 1)
 	e.stand(a, light, 2)
@@ -352,11 +369,13 @@ func permitWeightsInLine(e *env) {
 	lighter := all
 	lighter.Weight = 1 // a repeat changes no weight
 	for what, held := range map[string]backend.HeldError{
-		"beside the queue":    e.held(a, e.heavy(key, limit, 1)), // there is room for it, but not before the one that waits
+		// there is room for it, but not before the one that waits
+		"beside the queue":    e.held(a, e.heavy(key, limit, 1)),
 		"repeated as lighter": e.stand(b, lighter, 1),
 	} {
 		if held.RetryAfter < 0 || held.RetryAfter > last {
-			e.Errorf("a claim %s is told to ask again after %v, want no later than the holders' leases end", what, held.RetryAfter)
+			e.Errorf("a claim %s is told to ask again after %v, want no later than the "+
+				"holders' leases end", what, held.RetryAfter)
 		}
 	}
 	e.stand(b, later, 3)
@@ -368,7 +387,8 @@ func permitWeightsInLine(e *env) {
 	e.stand(b, later, 2)
 	e.stand(a, light, 1)
 
-	e.lost("Release of a claim in the queue", release(e.ctx, a, light)) // leaving counts for nothing
+	// Leaving counts for nothing.
+	e.lost("Release of a claim in the queue", release(e.ctx, a, light))
 	e.stand(b, later, 1)
 	e.release(b, all)
 	e.turn(b, later)

@@ -55,7 +55,10 @@ func processes(t *testing.T, url string, seen bool) {
 	dir := t.TempDir()
 	key := "processes-" + rand.Text()
 	start := func(name string) *process {
-		return startWorker(t, orders{URL: url, Key: key, TTL: ttl, Name: name, History: filepath.Join(dir, name)})
+		return startWorker(t, orders{
+			URL: url, Key: key, TTL: ttl, Name: name,
+			History: filepath.Join(dir, name),
+		})
 	}
 	victim, survivor := start("victim"), start("survivor")
 	const enough = 10 // holds of each, so that both are in full swing
@@ -69,7 +72,8 @@ func processes(t *testing.T, url string, seen bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := rec.Killed("victim"); err != nil { // before the signal: from now on it believes nothing
+	// Before the signal: from now on it believes nothing.
+	if err := rec.Killed("victim"); err != nil {
 		t.Fatal(err)
 	}
 	if err := rec.Close(); err != nil {
@@ -78,12 +82,14 @@ func processes(t *testing.T, url string, seen bool) {
 	killed := history.Now()
 	victim.kill()
 	before := survivor.count()
-	survivor.await(t, "to lock after the other was killed", ttl+slackAfterDeath()+patience, func() bool {
-		return survivor.locked > before+enough
-	})
+	survivor.await(t, "to lock after the other was killed", ttl+slackAfterDeath()+patience,
+		func() bool {
+			return survivor.locked > before+enough
+		})
 	survivor.stop(t)
 
-	events, err := history.Read(filepath.Join(dir, "victim"), filepath.Join(dir, "survivor"), filepath.Join(dir, "parent"))
+	events, err := history.Read(filepath.Join(dir, "victim"), filepath.Join(dir, "survivor"),
+		filepath.Join(dir, "parent"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,9 +97,11 @@ func processes(t *testing.T, url string, seen bool) {
 	t.Logf("free %v after the kill, with a TTL of %v", freed, ttl)
 	switch {
 	case seen && freed > ttl/3:
-		t.Errorf("the lock of a killed process was free %v after the kill, which the store is to see; its TTL is %v", freed, ttl)
+		t.Errorf("the lock of a killed process was free %v after the kill, which the store is to "+
+			"see; its TTL is %v", freed, ttl)
 	case freed > ttl+time.Second+slackAfterDeath(): // a store may round a lease up to whole seconds
-		t.Errorf("the lock of a killed process was free %v after the kill, with a TTL of %v", freed, ttl)
+		t.Errorf("the lock of a killed process was free %v after the kill, with a TTL of %v", freed,
+			ttl)
 	case !seen && freed < ttl/10:
 		t.Errorf("the lock was granted %v after its holder was killed: it was not held", freed)
 	}
@@ -101,7 +109,9 @@ func processes(t *testing.T, url string, seen bool) {
 
 // judgeProcesses looks at what both processes believed. It returns how long after the kill the lock
 // was free.
-func judgeProcesses(t *testing.T, events []history.Event, killed time.Duration, fencing bool) time.Duration {
+func judgeProcesses(t *testing.T, events []history.Event, killed time.Duration,
+	fencing bool,
+) time.Duration {
 	t.Helper()
 	if err := history.Join(history.Check(events)); err != nil {
 		t.Error(err)
@@ -162,10 +172,12 @@ func startWorker(t *testing.T, o orders) *process {
 	}
 	p := &process{name: o.Name, ended: make(chan struct{})}
 	p.said = sync.NewCond(&p.mu)
-	p.cmd = exec.CommandContext(context.Background(), binary, "-test.run=^$") // no tests, should the package forget to call Main
+	// No tests, should the package forget to call Main.
+	p.cmd = exec.CommandContext(context.Background(), binary, "-test.run=^$")
 	// A race ends the process with a status of its own. Without one it need not wait for a second
 	// before it exits.
-	p.cmd.Env = append(os.Environ(), workerEnv+"="+string(text), "GORACE=halt_on_error=1 atexit_sleep_ms=10")
+	p.cmd.Env = append(os.Environ(), workerEnv+"="+string(text),
+		"GORACE=halt_on_error=1 atexit_sleep_ms=10")
 	p.cmd.Stderr = &p.stderr
 	p.stdin, err = p.cmd.StdinPipe() // its end, also by our death, ends the worker
 	if err != nil {
@@ -223,12 +235,14 @@ func (p *process) await(t *testing.T, what string, limit time.Duration, ok func(
 	for !ok() {
 		select {
 		case <-p.ended:
-			t.Fatalf("waiting for process %s %s: it ended: %v\n%s(Does the package's TestMain call backendtest.Main?)",
+			t.Fatalf("waiting for process %s %s: it ended: %v\n%s(Does the package's TestMain "+
+				"call backendtest.Main?)",
 				p.name, what, p.err, p.stderr.String())
 		default:
 		}
 		if late {
-			t.Fatalf("waited %v for process %s %s; it locked %d times", limit, p.name, what, p.locked)
+			t.Fatalf("waited %v for process %s %s; it locked %d times", limit, p.name, what,
+				p.locked)
 		}
 		p.said.Wait()
 	}

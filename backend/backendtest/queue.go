@@ -14,11 +14,13 @@ var (
 var queueRules = []rule{
 	{
 		name: "queue/in-order", run: queueInOrder, needs: queue,
-		why: "A claim that is queued is served in the order of coming, however often and in what order those in the queue ask.",
+		why: "A claim that is queued is served in the order of coming, however often and in what " +
+			"order those in the queue ask.",
 	},
 	{
 		name: "queue/no-overtaking", run: queueNoOvertaking, needs: queue,
-		why: "A claim that does not wait must not overtake those that do, or a busy key starves them.",
+		why: "A claim that does not wait must not overtake those that do, or a busy key " +
+			"starves them.",
 	},
 	{
 		name: "queue/lapsed", run: queueLapsed, needs: queue,
@@ -26,15 +28,18 @@ var queueRules = []rule{
 	},
 	{
 		name: "queue/refreshed", run: queueRefreshed, needs: queue,
-		why: "A waiter that lives keeps its place for as long as it asks (Redisson#3004 took live waiters for dead).",
+		why: "A waiter that lives keeps its place for as long as it asks (Redisson#3004 took " +
+			"live waiters for dead).",
 	},
 	{
 		name: "queue/leaves", run: queueLeaves, needs: queue,
-		why: "A claim that is cancelled leaves the queue: a dead entry at its head blocks everybody (etcd 3.4#10153).",
+		why: "A claim that is cancelled leaves the queue: a dead entry at its head blocks " +
+			"everybody (etcd 3.4#10153).",
 	},
 	{
 		name: "queue/granted-while-leaving", run: queueGrantedWhileLeaving, needs: queue,
-		why: "A waiter that is cancelled in the moment of its grant gives the grant on; otherwise nobody holds it for a lease.",
+		why: "A waiter that is cancelled in the moment of its grant gives the grant on; " +
+			"otherwise nobody holds it for a lease.",
 	},
 	{
 		name: "queue/late-attempt", run: queueLateAttempt, needs: queue,
@@ -42,7 +47,8 @@ var queueRules = []rule{
 	},
 	{
 		name: "queue/readers-and-writer", run: queueReadersAndWriter, needs: queueReaders,
-		why: "Readers next to each other are let in together, a writer alone, and readers behind a writer wait for it: a" +
+		why: "Readers next to each other are let in together, a writer alone, and readers behind " +
+			"a writer wait for it: a" +
 			" stream of readers must not starve it.",
 	},
 }
@@ -77,7 +83,8 @@ func (e *env) turn(b backend.Backend, c backend.Claim) backend.Grant {
 	e.Helper()
 	g, err := b.TryAcquire(e.ctx, c)
 	if err != nil {
-		e.Fatalf("TryAcquire by the next in the queue = %v, want the grant that was handed to it", err)
+		e.Fatalf("TryAcquire by the next in the queue = %v, want the grant that was handed to it",
+			err)
 	}
 	return g
 }
@@ -142,8 +149,10 @@ func queueLapsed(e *env) {
 		return
 	}
 	state, err := a.Inspect(e.ctx, key)
-	if err != nil || len(state.Waiters) != 2 || state.Waiters[0].Owner != alive.Owner || state.Waiters[1].Owner != silent.Owner {
-		e.Errorf("Inspect = %+v, %v; want two waiters, the one that lapsed behind", state.Waiters, err)
+	if err != nil || len(state.Waiters) != 2 || state.Waiters[0].Owner != alive.Owner ||
+		state.Waiters[1].Owner != silent.Owner {
+		e.Errorf("Inspect = %+v, %v; want two waiters, the one that lapsed behind", state.Waiters,
+			err)
 	}
 }
 
@@ -228,7 +237,8 @@ func queueReadersAndWriter(e *env) {
 	}
 	e.release(a, holder)
 	if e.caps.Inspect { // both at once, before either has asked
-		if state, err := a.Inspect(e.ctx, key); err != nil || len(state.Holders) != 2 || len(state.Waiters) != 2 {
+		if state, err := a.Inspect(e.ctx, key); err != nil || len(state.Holders) != 2 ||
+			len(state.Waiters) != 2 {
 			e.Errorf("Inspect = %+v, %v; want two readers let in together", state, err)
 		}
 	}

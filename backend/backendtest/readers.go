@@ -7,20 +7,27 @@ import (
 var readerRules = []rule{
 	{
 		name: "readers/no-starvation", run: readersDoNotStarve, needs: queueReaders,
-		why: "Readers who come and go without a gap must not keep a writer out for ever: who comes behind it waits behind it.",
+		why: "Readers who come and go without a gap must not keep a writer out for ever: who " +
+			"comes behind it waits behind it.",
 	},
 	{
-		name: "readers/batch", run: readersBatch, needs: backend.Capabilities{Queue: true, Shared: true, Fencing: true},
-		why: "Readers that stand behind a writer are let in together when it leaves, each with a token of its own, in the order" +
+		name: "readers/batch", run: readersBatch, needs: backend.Capabilities{
+			Queue:  true,
+			Shared: true, Fencing: true,
+		},
+		why: "Readers that stand behind a writer are let in together when it leaves, each with a " +
+			"token of its own, in the order" +
 			" of the queue; the next writer and those behind it go on waiting.",
 	},
 	{
 		name: "readers/dead-one", run: readersDeadOne, needs: queueReaders,
-		why: "A writer in the queue waits for a dead reader's lease, however often the others renew theirs.",
+		why: "A writer in the queue waits for a dead reader's lease, however often the others " +
+			"renew theirs.",
 	},
 	{
 		name: "readers/writer-leaves", run: readersWriterLeaves, needs: queueReaders,
-		why: "A writer that gives up was all that kept the readers behind it out: they are let in as it leaves.",
+		why: "A writer that gives up was all that kept the readers behind it out: they are let " +
+			"in as it leaves.",
 	},
 }
 
@@ -61,7 +68,10 @@ func readersBatch(e *env) {
 	writer := e.claim(key)
 	last := e.acquire(a, writer).Token
 	var line []backend.Claim
-	for i, m := range []backend.Mode{backend.Shared, backend.Shared, backend.Shared, backend.Exclusive, backend.Shared} {
+	for i, m := range []backend.Mode{
+		backend.Shared, backend.Shared, backend.Shared,
+		backend.Exclusive, backend.Shared,
+	} {
 		c := e.inLine(key)
 		c.Mode = m
 		e.stand(b, c, i+1)

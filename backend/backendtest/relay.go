@@ -50,7 +50,10 @@ func Relay(t *testing.T, url string) {
 	start := func() {
 		name := fmt.Sprint("p", len(files))
 		files = append(files, filepath.Join(dir, name))
-		p := startWorker(t, orders{URL: url, Key: key, TTL: ttl, Name: name, History: filepath.Join(dir, name), Relay: true})
+		p := startWorker(t, orders{
+			URL: url, Key: key, TTL: ttl, Name: name,
+			History: filepath.Join(dir, name), Relay: true,
+		})
 		p.mu.Lock()
 		p.ticket = forward
 		p.mu.Unlock()
@@ -65,7 +68,8 @@ func Relay(t *testing.T, url string) {
 	for range kills {
 		victim := running[0]
 		victim.await(t, "to adopt", 4*ttl+5*patience, func() bool { return victim.locked >= 5 })
-		if err := rec.Killed(victim.name); err != nil { // before the signal: from now on it believes nothing
+		// Before the signal: from now on it believes nothing.
+		if err := rec.Killed(victim.name); err != nil {
 			t.Fatal(err)
 		}
 		victim.kill()
@@ -99,7 +103,8 @@ func relay(o orders) error {
 	tickets := make(chan locker.Ticket, 100)
 	heard := func(line string) {
 		var t locker.Ticket
-		if text, ok := strings.CutPrefix(line, sayTicket); !ok || json.Unmarshal([]byte(text), &t) != nil {
+		if text, ok := strings.CutPrefix(line, sayTicket); !ok ||
+			json.Unmarshal([]byte(text), &t) != nil {
 			return
 		}
 		select {
@@ -113,13 +118,16 @@ func relay(o orders) error {
 }
 
 // relay is one worker's part: the first locks, the others adopt.
-func (c *team) relay(ctx context.Context, worker string, tickets <-chan locker.Ticket, locks bool) error {
+func (c *team) relay(ctx context.Context, worker string, tickets <-chan locker.Ticket,
+	locks bool,
+) error {
 	for ctx.Err() == nil {
 		event := history.Event{Worker: worker, Key: c.Key, Asked: history.Now()}
 		var g *locker.Guard[struct{}]
 		var err error
 		if locks {
-			if g, err = c.locker.Lock(ctx, c.Key, locker.Reentrant(backend.NewOwner())); err == nil {
+			if g, err = c.locker.Lock(ctx, c.Key,
+				locker.Reentrant(backend.NewOwner())); err == nil {
 				event.Token = g.Hold().Token // a hold that is adopted has the same
 			}
 		} else {

@@ -10,37 +10,45 @@ import (
 var releaseRules = []rule{
 	{
 		name: "release/by-another", run: releaseByAnother,
-		why: "Release compares the owner in the step that deletes. A delete by key name frees whoever holds by then: the oldest" +
+		why: "Release compares the owner in the step that deletes. A delete by key name frees " +
+			"whoever holds by then: the oldest" +
 			" bug of locks in Redis, and etcd#22082.",
 	},
 	{
 		name: "release/twice", run: releaseTwice,
-		why: "Release answers whether the claim held until now. The second must not say yes, and must not free the next holder.",
+		why: "Release answers whether the claim held until now. The second must not say yes, and " +
+			"must not free the next holder.",
 	},
 	{
 		name: "release/after-expiry", run: releaseAfterExpiry,
-		why: "A release of a lease that ran out is ErrLost: the caller learns that its work may have overlapped with another's" +
+		why: "A release of a lease that ran out is ErrLost: the caller learns that its work may " +
+			"have overlapped with another's" +
 			" (Redisson 3.10.6 said yes).",
 	},
 	{
 		name: "release/after-takeover", run: releaseAfterTakeover,
-		why: "The holder that was paused beyond its lease wakes up and releases. The one who holds now must not notice.",
+		why: "The holder that was paused beyond its lease wakes up and releases. The one who " +
+			"holds now must not notice.",
 	},
 	{
 		name: "release/never-held", run: releaseNeverHeld,
-		why: "What was never granted is released after every unanswered attempt. It is ErrLost and leaves no lock.",
+		why: "What was never granted is released after every unanswered attempt. It is ErrLost " +
+			"and leaves no lock.",
 	},
 	{
 		name: "release/none-in-flight", run: releaseNoneInFlight,
-		why: "NoneInFlight says that no tombstone is needed, and that the caller looks at the time itself. Everything else stays.",
+		why: "NoneInFlight says that no tombstone is needed, and that the caller looks at the " +
+			"time itself. Everything else stays.",
 	},
 	{
 		name: "release/nobody-waited", run: releaseNobodyWaited,
-		why: "Where nobody waits, and of a claim that did not hold, a release tells of nobody: a hold must not be blamed for a wait.",
+		why: "Where nobody waits, and of a claim that did not hold, a release tells of nobody: a " +
+			"hold must not be blamed for a wait.",
 	},
 	{
 		name: "release/who-waited", run: releaseWhoWaited, needs: queue,
-		why: "A release tells how many waited when the hold ended, and who is next, whether it lets them in or not: so a holder" +
+		why: "A release tells how many waited when the hold ended, and who is next, whether it " +
+			"lets them in or not: so a holder" +
 			" learns whom it kept waiting.",
 	},
 }
@@ -88,7 +96,8 @@ func releaseAfterExpiry(e *env) {
 
 	untouched := e.brief(e.key("untouched")) // nobody asks for this key in between
 	g := e.acquire(a, untouched)
-	e.pause(3*g.TTL + 50*time.Millisecond) // a store may end leases late, but not by twice their length
+	// A store may end leases late, but not by twice their length.
+	e.pause(3*g.TTL + 50*time.Millisecond)
 	const what = "Release of a lease that ran out, of a key that nobody asked for since"
 	if err := release(e.ctx, a, untouched); e.h.Bubble {
 		e.lost(what, err)
@@ -207,14 +216,15 @@ func (e *env) takeOver(b backend.Backend, c backend.Claim) backend.Grant {
 	e.Helper()
 	var g backend.Grant
 	e.forget(b, c)
-	e.await("a lease to run out and the key to be granted to another", 4*e.short+patience, func() (ok bool) {
-		var err error
-		g, err = b.TryAcquire(e.ctx, c)
-		if err != nil && !errors.Is(err, backend.ErrHeld) {
-			e.Fatalf("TryAcquire of a key that is held or free = %v", err)
-		}
-		return err == nil
-	})
+	e.await("a lease to run out and the key to be granted to another", 4*e.short+patience,
+		func() (ok bool) {
+			var err error
+			g, err = b.TryAcquire(e.ctx, c)
+			if err != nil && !errors.Is(err, backend.ErrHeld) {
+				e.Fatalf("TryAcquire of a key that is held or free = %v", err)
+			}
+			return err == nil
+		})
 	return g
 }
 

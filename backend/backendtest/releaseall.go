@@ -11,19 +11,26 @@ import (
 var releaseAllRules = []rule{
 	{
 		name: "release-all/each", run: releaseAllEach,
-		why: "Each claim is answered by itself: what is lost, or wrong with one, keeps none of the others.",
+		why: "Each claim is answered by itself: what is lost, or wrong with one, keeps none " +
+			"of the others.",
 	},
 	{
 		name: "release-all/own", run: releaseAllOwn,
 		why: "Claims that leave a key end nothing of who holds it, however many they are.",
 	},
 	{
-		name: "release-all/places", run: releaseAllPlaces, needs: backend.Capabilities{Queue: true, Inspect: true},
-		why: "Thousands of waiters that give up at once leave the queue, and whoever stood behind them is let in at once.",
+		name: "release-all/places", run: releaseAllPlaces, needs: backend.Capabilities{
+			Queue:   true,
+			Inspect: true,
+		},
+		why: "Thousands of waiters that give up at once leave the queue, and whoever stood " +
+			"behind them is let in at once.",
 	},
 	{
-		name: "release-all/shared", run: releaseAllShared, needs: backend.Capabilities{Shared: true},
-		why: "Those who hold together and go together leave what they held to the others, and a free key when they were all.",
+		name: "release-all/shared", run: releaseAllShared,
+		needs: backend.Capabilities{Shared: true},
+		why: "Those who hold together and go together leave what they held to the others, and " +
+			"a free key when they were all.",
 	},
 	{
 		name: "release-all/in-flight", run: releaseAllInFlight,
@@ -34,22 +41,27 @@ var releaseAllRules = []rule{
 		why: "A holder's state is saved by its release, whoever is released beside it.",
 	},
 	{
-		name: "release-all/marks", run: releaseAllMarks, needs: backend.Capabilities{NotBefore: true},
-		why: "A job's mark is left by its release, whoever is released beside it: without it the job runs again at once.",
+		name: "release-all/marks", run: releaseAllMarks,
+		needs: backend.Capabilities{NotBefore: true},
+		why: "A job's mark is left by its release, whoever is released beside it: without it " +
+			"the job runs again at once.",
 	},
 	{
 		name: "release-all/wakes", run: releaseAllWakes, needs: watch,
-		why: "Who watches a key without a place in its queue hears that it is free, whichever of those who left it had it, and that" +
+		why: "Who watches a key without a place in its queue hears that it is free, whichever of " +
+			"those who left it had it, and that" +
 			" nobody stands before it any more.",
 	},
 	{
 		name: "release-all/input", run: releaseAllInput,
-		why: "What are too many are refused before anything is written, and of none a store only says whether it can.",
+		why: "What are too many are refused before anything is written, and of none a store only " +
+			"says whether it can.",
 	},
 }
 
-// releaseAll releases claims together, and says of each whether it held. ok is false where each has to be
-// released by itself, and where the request was repeated, as then a first one may have released.
+// releaseAll releases claims together, and says of each whether it held. ok is false where each has
+// to be released by itself, and where the request was repeated, as then a first one may have
+// released.
 func (e *env) releaseAll(b backend.Backend, claims ...backend.Claim) (answers []error, ok bool) {
 	e.Helper()
 	requests := 0
@@ -150,7 +162,8 @@ func releaseAllPlaces(e *env) {
 		e.released(answers, make([]bool, len(gone))...)
 	}
 	state, err := a.Inspect(e.ctx, key)
-	if err != nil || len(state.Waiters) != 1 || state.Waiters[0].Owner != stays.Owner || len(state.Holders) != 1 {
+	if err != nil || len(state.Waiters) != 1 || state.Waiters[0].Owner != stays.Owner ||
+		len(state.Holders) != 1 {
 		e.Fatalf("Inspect when all but one have left = %+v, %v", state, err)
 	}
 	late := []backend.Claim{holder, e.queued(a, key, e.long), e.queued(a, key, e.long)}
@@ -158,8 +171,10 @@ func releaseAllPlaces(e *env) {
 		e.released(answers, true, false, false)
 	}
 	state, err = a.Inspect(e.ctx, key)
-	if err != nil || len(state.Waiters) != 0 || len(state.Holders) != 1 || state.Holders[0].Owner != stays.Owner {
-		e.Errorf("Inspect when the holder and those behind the last waiter have left = %+v, %v", state, err)
+	if err != nil || len(state.Waiters) != 0 || len(state.Holders) != 1 ||
+		state.Holders[0].Owner != stays.Owner {
+		e.Errorf("Inspect when the holder and those behind the last waiter have left = %+v, %v",
+			state, err)
 	}
 	e.acquire(b, stays)
 	e.release(b, stays)
@@ -240,7 +255,8 @@ func releaseAllWakes(e *env) {
 		e.held(b, e.claim(key))
 		e.releaseAll(a, leave...)
 		if !e.woken(wake, patience) {
-			e.Errorf("the holder left as number %d of %d, and who watches was not woken", i+1, len(leave))
+			e.Errorf("the holder left as number %d of %d, and who watches was not woken", i+1,
+				len(leave))
 		}
 	}
 	if !e.caps.Shared || !e.caps.Queue {
@@ -273,10 +289,12 @@ func releaseAllInput(e *env) {
 	for i := range many {
 		many[i] = e.claim(e.key("k"))
 	}
-	if _, err := b.ReleaseAll(e.ctx, many); !errors.Is(err, backend.ErrInvalid) && !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := b.ReleaseAll(e.ctx, many); !errors.Is(err, backend.ErrInvalid) &&
+		!errors.Is(err, errors.ErrUnsupported) {
 		e.Errorf("ReleaseAll of %d claims = %v, want ErrInvalid", len(many), err)
 	}
-	if _, err := b.ReleaseAll(e.ctx, many[:2]); errors.Is(err, errors.ErrUnsupported) != errors.Is(none, errors.ErrUnsupported) {
+	if _, err := b.ReleaseAll(e.ctx, many[:2]); errors.Is(err,
+		errors.ErrUnsupported) != errors.Is(none, errors.ErrUnsupported) {
 		e.Errorf("ReleaseAll of two claims = %v, and of none %v", err, none)
 	}
 }

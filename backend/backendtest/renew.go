@@ -9,25 +9,30 @@ import (
 var renewRules = []rule{
 	{
 		name: "renew/extends", run: renewExtends,
-		why: "A renewal that does not move the lease's end lets the lock go in the middle of the work.",
+		why: "A renewal that does not move the lease's end lets the lock go in the " +
+			"middle of the work.",
 	},
 	{
 		name: "renew/never-shortens", run: renewNeverShortens,
-		why: "The holder believes in the longer lease that it was granted. A renewal with a shorter TTL must not cut it" +
+		why: "The holder believes in the longer lease that it was granted. A renewal with a " +
+			"shorter TTL must not cut it" +
 			" (Redisson 3.27.2: locking again reset the remaining time).",
 	},
 	{
 		name: "renew/never-revives", run: renewNeverRevives,
-		why: "A hold that ended stays ended, even if nobody took the key since: its owner may have been told that it is lost," +
+		why: "A hold that ended stays ended, even if nobody took the key since: its owner may " +
+			"have been told that it is lost," +
 			" and others may have held in between (redsync's SetNXOnExtend re-creates).",
 	},
 	{
 		name: "renew/after-release", run: renewAfterRelease,
-		why: "A renewal that is late, behind its own release, must not create the lock again: nobody would ever release it.",
+		why: "A renewal that is late, behind its own release, must not create the lock again: " +
+			"nobody would ever release it.",
 	},
 	{
 		name: "renew/by-another", run: renewByAnother,
-		why: "A renewal by a claim that does not hold must neither succeed nor lengthen the holder's lease.",
+		why: "A renewal by a claim that does not hold must neither succeed nor lengthen the " +
+			"holder's lease.",
 	},
 	{
 		name: "renew/never-acquired", run: renewNeverAcquired,
@@ -35,7 +40,8 @@ var renewRules = []rule{
 	},
 	{
 		name: "renew/races-release", run: renewRacesRelease, slow: true,
-		why: "Renewal and release meet in every program that unlocks. Whichever comes first, nothing is left" +
+		why: "Renewal and release meet in every program that unlocks. Whichever comes first, " +
+			"nothing is left" +
 			" (cozy-stack#4929: a tick during unlock).",
 	},
 }
@@ -84,7 +90,8 @@ func renewNeverRevives(e *env) {
 
 	untouched := e.brief(e.key("untouched")) // nobody asks for this key in between
 	g := e.acquire(a, untouched)
-	for late := range 4 { // a store may end leases late; then the hold still is one, and Renew may extend it
+	// A store may end leases late; then the hold still is one, and Renew may extend it.
+	for late := range 4 {
 		e.pause(g.TTL + 50*time.Millisecond + time.Duration(late)*g.TTL)
 		err := a.Renew(e.ctx, untouched)
 		if err == nil {
@@ -150,7 +157,8 @@ func renewRacesRelease(e *env) {
 					e.Errorf("Release = %v", err)
 				}
 			default:
-				if err := []backend.Backend{a, b}[i-1].Renew(e.ctx, c); backend.AnswerOf(err) == backend.Unknown {
+				if err := []backend.Backend{a, b}[i-1].Renew(e.ctx,
+					c); backend.AnswerOf(err) == backend.Unknown {
 					e.Errorf("Renew = %v, want nil or ErrLost", err)
 				}
 			}

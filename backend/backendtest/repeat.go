@@ -10,25 +10,31 @@ import (
 var repeatRules = []rule{
 	{
 		name: "repeat/same-grant", run: repeatSameGrant,
-		why: "A repeat of a granted claim is granted: the reply to the first may have been lost. Otherwise one's own lock is" +
-			" reported as taken by another (go-redis SetNX with retries, go-redis#2985; rueidislock; node-redlock#369).",
+		why: "A repeat of a granted claim is granted: the reply to the first may have been lost. " +
+			"Otherwise one's own lock is" +
+			" reported as taken by another (go-redis SetNX with retries, go-redis#2985; " +
+			"rueidislock; node-redlock#369).",
 	},
 	{
 		name: "repeat/extends", run: repeatExtends,
-		why: "A repeat counts the lease anew, as its caller counts its deadline from before the repeat was sent: a lease that" +
+		why: "A repeat counts the lease anew, as its caller counts its deadline from before the " +
+			"repeat was sent: a lease that" +
 			" still ran from the first attempt would end before its holder's belief.",
 	},
 	{
 		name: "repeat/never-shortens", run: repeatNeverShortens,
-		why: "A lease that was granted is believed in. A repeat with a shorter TTL must not cut it (Redisson 3.27.2).",
+		why: "A lease that was granted is believed in. A repeat with a shorter TTL must not cut " +
+			"it (Redisson 3.27.2).",
 	},
 	{
 		name: "repeat/concurrent", run: repeatConcurrent,
-		why: "Copies of one attempt may run at once, from a slow connection and a fresh one. They are one acquisition with one token.",
+		why: "Copies of one attempt may run at once, from a slow connection and a fresh one. " +
+			"They are one acquisition with one token.",
 	},
 	{
 		name: "repeat/counts-once", run: repeatCountsOnce,
-		why: "One Release ends a claim however often it was repeated. A counter per key counts lost replies too, and the" +
+		why: "One Release ends a claim however often it was repeated. A counter per key counts " +
+			"lost replies too, and the" +
 			" lock is never free again.",
 	},
 }
@@ -44,7 +50,8 @@ func repeatSameGrant(e *env) {
 			e.Fatalf("repeat of a granted claim = %v, want the same grant", err)
 		}
 		if again.Token != first.Token {
-			e.broken("repeat of a granted claim has token %d, want the grant's %d", again.Token, first.Token)
+			e.broken("repeat of a granted claim has token %d, want the grant's %d", again.Token,
+				first.Token)
 			e.FailNow()
 		}
 	}

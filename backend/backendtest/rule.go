@@ -16,16 +16,22 @@ type rule struct {
 	hook  func(Harness) bool   // what the harness must have; nil is nothing
 	alone bool                 // needs the machine or the store to itself
 	slow  bool                 // many rounds: left out where each mutant is tried
-	once  bool                 // depends on the client's code and not on the server: see Harness.Brief
+	// depends on the client's code and not on the server: see Harness.Brief
+	once bool
 }
 
 // rules returns the whole suite. In bubbles, where they cost little, more seeds are tried.
 func rules(bubble bool) []rule {
 	return slices.Concat(
-		exclusiveRules, repeatRules, releaseRules, releaseAllRules, tryAllRules, tombstoneRules, renewRules, tokenRules, minTokenRules, expiryRules, tookOverRules, watchRules, lossRules,
-		once(inputRules), once(keyRules), contextRules, inspectRules, closeRules, once(capabilityRules), toolRules, observeRules, modeRules, stateRules, earlyRules, queueRules, handoffRules,
-		heartbeatRules, fairRules, readerRules, permitRules, ownerRules, mixedRules, once(mutexRules()), foreignRules,
-		once(lockerRules), once(guardRules), once(scopedRules), storeRules, adoptRules, leftoverRules, contentionRules, faultRules, stormRules(bubble),
+		exclusiveRules, repeatRules, releaseRules, releaseAllRules, tryAllRules, tombstoneRules,
+		renewRules, tokenRules, minTokenRules, expiryRules, tookOverRules, watchRules, lossRules,
+		once(inputRules), once(keyRules), contextRules, inspectRules, closeRules,
+		once(capabilityRules), toolRules, observeRules, modeRules, stateRules, earlyRules,
+		queueRules, handoffRules,
+		heartbeatRules, fairRules, readerRules, permitRules, ownerRules, mixedRules,
+		once(mutexRules()), foreignRules,
+		once(lockerRules), once(guardRules), once(scopedRules), storeRules, adoptRules,
+		leftoverRules, contentionRules, faultRules, stormRules(bubble),
 	)
 }
 

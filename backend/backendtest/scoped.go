@@ -14,12 +14,14 @@ import (
 var scopedRules = []rule{
 	{
 		name: "scoped/closed-before-next", run: closedBeforeNext,
-		why: "What a guard protects is closed before the lock is released: who has the key next, in whichever process, finds" +
+		why: "What a guard protects is closed before the lock is released: who has the key next, " +
+			"in whichever process, finds" +
 			" it closed.",
 	},
 	{
 		name: "scoped/one-open", run: oneOpen, slow: true,
-		why: "After a loss the store may grant the key at once. In the process that lost it nothing is opened for the next" +
+		why: "After a loss the store may grant the key at once. In the process that lost it " +
+			"nothing is opened for the next" +
 			" holder while the last one's is open, whatever ended the hold.",
 	},
 }
@@ -31,7 +33,8 @@ type counted struct {
 
 func (c *counted) add(n int64) {
 	open := c.open.Add(n)
-	for most := c.most.Load(); open > most && !c.most.CompareAndSwap(most, open); most = c.most.Load() {
+	for most := c.most.Load(); open > most &&
+		!c.most.CompareAndSwap(most, open); most = c.most.Load() {
 	}
 	if n > 0 {
 		c.opened.Add(1)
@@ -40,7 +43,9 @@ func (c *counted) add(n int64) {
 
 // scoped returns a client on b whose guards protect what all of counts count, and which takes
 // closing to close.
-func (e *env) scoped(b backend.Backend, cfg locker.Config, closing time.Duration, counts ...*counted) *locker.Client[struct{}] {
+func (e *env) scoped(b backend.Backend, cfg locker.Config, closing time.Duration,
+	counts ...*counted,
+) *locker.Client[struct{}] {
 	e.Helper()
 	if cfg.TTL == 0 {
 		cfg.TTL = e.long
@@ -77,7 +82,8 @@ func closedBeforeNext(e *env) {
 	var all counted
 	key := e.key("k")
 	clients := []*locker.Client[struct{}]{
-		e.scoped(e.open(), locker.Config{}, time.Millisecond, &all), e.scoped(e.open(), locker.Config{}, time.Millisecond, &all),
+		e.scoped(e.open(), locker.Config{}, time.Millisecond, &all), e.scoped(e.open(),
+			locker.Config{}, time.Millisecond, &all),
 	}
 	const workers, rounds = 4, 5
 	parallel(workers, func(i int) {
@@ -103,7 +109,8 @@ func oneOpen(e *env) {
 	key := e.key("k")
 	cfg := locker.Config{TTL: e.short}
 	clients := []*locker.Client[struct{}]{
-		e.scoped(e.open(), cfg, e.short/8, counts[0]), e.scoped(e.open(), cfg, e.short/8, counts[1]),
+		e.scoped(e.open(), cfg, e.short/8, counts[0]), e.scoped(e.open(), cfg, e.short/8,
+			counts[1]),
 	}
 	const workers, rounds = 4, 6
 	var wg sync.WaitGroup
@@ -143,7 +150,8 @@ func oneOpen(e *env) {
 				}, opts...)
 			}
 			err := work()
-			if err != nil && !errors.Is(err, panicked) && !errors.Is(err, locker.ErrLost) && !errors.Is(err, locker.ErrMaxHold) {
+			if err != nil && !errors.Is(err, panicked) && !errors.Is(err, locker.ErrLost) &&
+				!errors.Is(err, locker.ErrMaxHold) {
 				e.Errorf("Do = %v", err)
 				return
 			}
@@ -153,7 +161,8 @@ func oneOpen(e *env) {
 	wg.Wait()
 	for i, c := range counts {
 		if c.most.Load() != 1 || c.open.Load() != 0 {
-			e.Errorf("client %d: %d were open at once, and %d are open; want 1 and 0", i, c.most.Load(), c.open.Load())
+			e.Errorf("client %d: %d were open at once, and %d are open; want 1 and 0", i,
+				c.most.Load(), c.open.Load())
 		}
 	}
 }

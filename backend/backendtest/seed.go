@@ -8,7 +8,8 @@ import (
 	"strconv"
 )
 
-var seedFlag = flag.String("backendtest.seed", "", "run the storms of backendtest with this seed alone, as often as there would be others")
+var seedFlag = flag.String("backendtest.seed", "",
+	"run the storms of backendtest with this seed alone, as often as there would be others")
 
 // chosenSeed is the seed that the command line or HOLDFAST_SEED asks for.
 func chosenSeed() (seed uint64, chosen bool) {

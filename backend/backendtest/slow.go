@@ -37,7 +37,8 @@ func slower(d time.Duration) time.Duration { return time.Duration(float64(d) * s
 // scheduler takes the processor away now and then, and the clock jumps: slowness is all the time
 // over the time that was ours.
 func measureSlowness(processors int, lasting time.Duration) float64 {
-	const jump = 200 * time.Microsecond // much longer than a reading, much shorter than a time slice
+	// Much longer than a reading, much shorter than a time slice.
+	const jump = 200 * time.Microsecond
 	var mu sync.Mutex
 	var all, ours time.Duration
 	parallel(processors, func(int) {

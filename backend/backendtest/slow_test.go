@@ -12,5 +12,6 @@ func TestSlownessIsSeen(t *testing.T) {
 	if busy < 2 || busy > mostSlowness {
 		t.Errorf("slowness with a quarter of a processor each = %.1f, want about 4", busy)
 	}
-	t.Logf("slowness of this machine %.2f, with a quarter of it %.2f", measureSlowness(runtime.GOMAXPROCS(0), slownessProbe), busy)
+	t.Logf("slowness of this machine %.2f, with a quarter of it %.2f",
+		measureSlowness(runtime.GOMAXPROCS(0), slownessProbe), busy)
 }

@@ -28,7 +28,8 @@ func saving(c backend.Claim, state string) backend.Claim {
 func (e *env) loaded(g backend.Grant, want []byte) {
 	e.Helper()
 	if !bytes.Equal(g.State, want) || (g.State == nil) != (want == nil) {
-		e.broken("loaded %s (nil: %v), want %s (nil: %v)", short(string(g.State)), g.State == nil, short(string(want)), want == nil)
+		e.broken("loaded %s (nil: %v), want %s (nil: %v)", short(string(g.State)), g.State == nil,
+			short(string(want)), want == nil)
 		e.FailNow()
 	}
 }

@@ -16,34 +16,45 @@ import (
 
 var storeRules = []rule{
 	{
-		name: "store/update", run: storeUpdate, needs: backend.Capabilities{State: true, Fencing: true},
-		why: "Load, change and save is one step for everybody else: no update is lost, whoever comes between.",
+		name: "store/update", run: storeUpdate, needs: backend.Capabilities{
+			State:   true,
+			Fencing: true,
+		},
+		why: "Load, change and save is one step for everybody else: no update is lost, whoever " +
+			"comes between.",
 	},
 	{
 		name: "store/lost", run: storeLost, needs: backend.Capabilities{State: true, Fencing: true},
-		why: "Who lost the lock saves nothing, whether he knows or not: so a paused holder does no harm, and no token is to be checked.",
+		why: "Who lost the lock saves nothing, whether he knows or not: so a paused holder does " +
+			"no harm, and no token is to be checked.",
 	},
 	{
 		name: "store/refused", run: storeRefused, once: true,
-		why: "A program learns when it starts that its backend keeps no values or marks, and not by losing one.",
+		why: "A program learns when it starts that its backend keeps no values or marks, and not " +
+			"by losing one.",
 	},
 	{
-		name: "once/period", run: oncePeriod, needs: backend.Capabilities{NotBefore: true}, slow: true,
-		why: "A job that many instances try runs once in each period, however short it is and whatever their clocks say" +
+		name: "once/period", run: oncePeriod, needs: backend.Capabilities{NotBefore: true},
+		slow: true,
+		why: "A job that many instances try runs once in each period, however short it is and " +
+			"whatever their clocks say" +
 			" (ShedLock's lockAtLeastFor, gocron#841).",
 	},
 	{
 		name: "once/after-locks", run: onceAfterLocks, needs: backend.Capabilities{NotBefore: true},
-		why: "Locks of the same key between two tries of a job are none of the job's business, also if one client does both.",
+		why: "Locks of the same key between two tries of a job are none of the job's business, " +
+			"also if one client does both.",
 	},
 	{
 		name: "once/waited", run: onceWaited, needs: backend.Capabilities{NotBefore: true},
-		why: "Instances that are to run a job once, and wait for the one that does, are told that it ran, also if it took longer" +
+		why: "Instances that are to run a job once, and wait for the one that does, are told " +
+			"that it ran, also if it took longer" +
 			" than its time; else they run it one after the other.",
 	},
 	{
 		name: "once/try", run: onceTry, needs: backend.Capabilities{NotBefore: true},
-		why: "A scheduler that asks before each run is told whether the job ran in this period, by whichever instance; a job" +
+		why: "A scheduler that asks before each run is told whether the job ran in this period, " +
+			"by whichever instance; a job" +
 			" that was not done, or whose process crashed, is done by another.",
 	},
 }
@@ -108,9 +119,13 @@ func storeUpdate(e *env) {
 	})
 	e.explained(linear.RegisterModel(), slices.Concat(calls...))
 	e.holds(stores[1], key, workers*rounds)
-	e.is("Update whose function fails", stores[0].Update(e.ctx, key, func(context.Context, int) (int, error) { return 0, context.Canceled }), context.Canceled)
+	e.is("Update whose function fails",
+		stores[0].Update(e.ctx, key, func(context.Context, int) (int, error) {
+			return 0, context.Canceled
+		}), context.Canceled)
 	e.holds(stores[1], key, workers*rounds)
-	g := e.lock(e.locker(e.open(), locker.Config{}), key) // a plain lock of the same key leaves the value
+	// A plain lock of the same key leaves the value.
+	g := e.lock(e.locker(e.open(), locker.Config{}), key)
 	e.unlock(g)
 	e.holds(stores[0], key, workers*rounds)
 }
@@ -168,7 +183,10 @@ func storeRefused(e *env) {
 	}
 	if !e.caps.NotBefore {
 		l := e.locker(b, locker.Config{})
-		_, err := locker.Once(e.ctx, l, e.key("k"), time.Hour, func(context.Context, struct{}) error { return nil })
+		_, err := locker.Once(e.ctx, l, e.key("k"), time.Hour,
+			func(context.Context, struct{}) error {
+				return nil
+			})
 		e.is("Once on a backend that keeps no marks", err, errors.ErrUnsupported)
 		_, err = l.TryLock(e.ctx, e.key("k"), locker.OncePer(time.Hour))
 		e.is("TryLock with OncePer on a backend that keeps no marks", err, errors.ErrUnsupported)
@@ -179,7 +197,9 @@ func onceAfterLocks(e *env) {
 	l := e.locker(e.open(), locker.Config{})
 	key := e.key("job")
 	for i := range 3 {
-		ran, err := locker.Once(e.ctx, l, key, time.Hour, func(context.Context, struct{}) error { return nil })
+		ran, err := locker.Once(e.ctx, l, key, time.Hour, func(context.Context, struct{}) error {
+			return nil
+		})
 		if err != nil || ran != (i == 0) {
 			e.Errorf("Once ran: %v, %v, after %d locks", ran, err, 3*i)
 		}
@@ -210,7 +230,9 @@ func (e *env) ran(l *locker.Client[struct{}], key string) {
 // waits is an observer that is told of waits.
 type waits chan struct{}
 
-func (w waits) Begin(ctx context.Context, op string, _ locker.Hold) (context.Context, func(locker.Hold, error)) {
+func (w waits) Begin(ctx context.Context, op string,
+	_ locker.Hold,
+) (context.Context, func(locker.Hold, error)) {
 	if op == locker.OpWait {
 		w <- struct{}{}
 	}
@@ -231,7 +253,10 @@ func onceWaited(e *env) {
 		for range others {
 			b := e.locker(e.open(), locker.Config{Observer: waiting})
 			all.Go(func() {
-				ran, err := locker.Once(e.ctx, b, key, every, func(context.Context, struct{}) error { return nil })
+				ran, err := locker.Once(e.ctx, b, key, every,
+					func(context.Context, struct{}) error {
+						return nil
+					})
 				if err != nil {
 					e.Errorf("Once = %v", err)
 				}
@@ -257,7 +282,8 @@ func onceWaited(e *env) {
 		}
 		all.Wait()
 		if n := runs.Load(); n != want {
-			e.Errorf("of %d who waited while the job ran %d ran it again, want %d; it was noted to have run: %v", others, n, want, count)
+			e.Errorf("of %d who waited while the job ran %d ran it again, want %d; it was noted "+
+				"to have run: %v", others, n, want, count)
 		}
 		e.pause(every)
 	}
@@ -306,7 +332,8 @@ func onceTry(e *env) {
 func oncePeriod(e *env) {
 	const instances, periods = 5, 3
 	period := 2 * e.short
-	if slowLeases(e.caps) { // marks end by the second, as leases do, and a busy store is seconds late
+	// marks end by the second, as leases do, and a busy store is seconds late.
+	if slowLeases(e.caps) {
 		period = 4 * e.short
 	}
 	every := period * 3 / 4
@@ -328,10 +355,11 @@ func oncePeriod(e *env) {
 		for n := range periods {
 			e.pause(time.Until(start.Add(late + time.Duration(n)*period)))
 			c := call{called: time.Now()}
-			_, err := locker.Once(e.ctx, clients[i], key, every, func(context.Context, struct{}) error {
-				c.began = time.Now()
-				return nil
-			})
+			_, err := locker.Once(e.ctx, clients[i], key, every,
+				func(context.Context, struct{}) error {
+					c.began = time.Now()
+					return nil
+				})
 			if err != nil {
 				e.Errorf("Once = %v", err)
 			}
@@ -340,21 +368,25 @@ func oncePeriod(e *env) {
 			mu.Unlock()
 		}
 	})
-	// The machine may stand still at any moment, so what counts is when a call was made and when its function began, which is at the
-	// earliest when the mark before it has ended.
+	// The machine may stand still at any moment, so what counts is when a call was made and when
+	// its function began, which is at the earliest when the mark before it has ended.
 	runs := slices.DeleteFunc(slices.Clone(calls), func(c call) bool { return c.began.IsZero() })
 	slices.SortFunc(runs, func(a, b call) int { return a.began.Compare(b.began) })
 	if len(runs) < 2 {
 		e.Fatalf("it ran %d times in %d calls over %d periods", len(runs), len(calls), periods)
 	}
 	for i, c := range runs[1:] {
-		if d := c.began.Sub(runs[i].called); d < every-2*time.Millisecond { // a store may count milliseconds
+		// A store may count milliseconds.
+		if d := c.began.Sub(runs[i].called); d < every-2*time.Millisecond {
 			e.Errorf("it ran again %v after a call that ran it, want %v at least", d, every)
 		}
 	}
 	for _, c := range calls {
-		if c.began.IsZero() && !slices.ContainsFunc(runs, func(r call) bool { return c.called.Before(r.began.Add(most)) }) {
-			e.Errorf("it did not run %v after the beginning, and had not run for %v", c.called.Sub(start), most)
+		if c.began.IsZero() && !slices.ContainsFunc(runs, func(r call) bool {
+			return c.called.Before(r.began.Add(most))
+		}) {
+			e.Errorf("it did not run %v after the beginning, and had not run for %v",
+				c.called.Sub(start), most)
 		}
 	}
 }

@@ -35,9 +35,13 @@ func stormRules(bubble bool) []rule {
 	var all []rule
 	for i, seed := range seeds(n) {
 		all = append(all, rule{
-			name: fmt.Sprintf("storm/%d-seed-%d", i, seed), slow: true, run: func(e *env) { runStorm(e, seed) },
-			why: "On a network that delays, loses and doubles requests and wake-ups, the locker on this backend still excludes," +
-				" tokens rise, nobody's own lock is reported as another's, nothing hangs and nothing is left behind.",
+			name: fmt.Sprintf("storm/%d-seed-%d", i, seed), slow: true, run: func(e *env) {
+				runStorm(e, seed)
+			},
+			why: "On a network that delays, loses and doubles requests and wake-ups, the locker " +
+				"on this backend still excludes," +
+				" tokens rise, nobody's own lock is reported as another's, nothing hangs and " +
+				"nothing is left behind.",
 		})
 	}
 	return all
@@ -68,7 +72,10 @@ const (
 
 // covers: A2, A3, A4, B7, B8, W2, W12, W17, C4, C9
 func runStorm(e *env, seed uint64) {
-	s := &storm{env: e, seed: seed, ttl: slower(max(e.caps.MinTTL, 400*time.Millisecond)), start: time.Now()}
+	s := &storm{
+		env: e, seed: seed, ttl: slower(max(e.caps.MinTTL, 400*time.Millisecond)),
+		start: time.Now(),
+	}
 	defer func() {
 		if e.Failed() {
 			s.tell()
@@ -111,7 +118,8 @@ func (s *storm) config(client uint64) locker.Config {
 
 // work is what one worker does. Its choices are its own, and depend on the seed alone.
 func (s *storm) work(worker int) {
-	r, weights := rand.New(rand.NewPCG(s.seed, uint64(1000+worker))), rand.New(rand.NewPCG(s.seed, uint64(2000+worker)))
+	r, weights := rand.New(rand.NewPCG(s.seed, uint64(1000+worker))),
+		rand.New(rand.NewPCG(s.seed, uint64(2000+worker)))
 	many := rand.New(rand.NewPCG(s.seed, uint64(3000+worker)))
 	l := s.lockers[worker%stormClients]
 	time.Sleep(fraction(r, s.ttl/4))
@@ -122,7 +130,8 @@ func (s *storm) work(worker int) {
 		}
 		key, own := s.keys[r.IntN(len(s.keys))], false
 		if r.IntN(5) == 0 {
-			key, own = s.key(fmt.Sprintf("own-%d-%d", worker, round)), true // nobody else asks for it, ever
+			// Nobody else asks for it, ever.
+			key, own = s.key(fmt.Sprintf("own-%d-%d", worker, round)), true
 		}
 		var opts []locker.Option
 		weight := everybody
@@ -166,7 +175,9 @@ func (s *storm) lockAll(r *rand.Rand, worker int, l *locker.Client[struct{}]) {
 }
 
 // obtain asks for the key in one of the ways that there are.
-func (s *storm) obtain(r *rand.Rand, l *locker.Client[struct{}], key string, opts []locker.Option) (*locker.Guard[struct{}], error) {
+func (s *storm) obtain(r *rand.Rand, l *locker.Client[struct{}], key string,
+	opts []locker.Option,
+) (*locker.Guard[struct{}], error) {
 	ctx := s.ctx
 	switch r.IntN(4) {
 	case 0:
@@ -200,9 +211,12 @@ func (s *storm) hold(r *rand.Rand, worker, weight int, g *locker.Guard[struct{}]
 }
 
 // use is hold with another end.
-func (s *storm) use(r *rand.Rand, worker, weight int, g *locker.Guard[struct{}], unlock func() error) {
+func (s *storm) use(r *rand.Rand, worker, weight int, g *locker.Guard[struct{}],
+	unlock func() error,
+) {
 	event := history.Event{
-		Worker: fmt.Sprint(worker), Key: g.Hold().Key, Token: g.Hold().Token, Start: time.Since(s.start), Weight: weight,
+		Worker: fmt.Sprint(worker), Key: g.Hold().Key, Token: g.Hold().Token,
+		Start: time.Since(s.start), Weight: weight,
 	}
 	work := fraction(r, s.ttl/4)
 	if r.IntN(6) == 0 {
@@ -243,7 +257,8 @@ func (s *storm) calmDown() {
 	}
 	for i, fb := range s.faulty {
 		cfg := s.config(uint64(i))
-		cfg.TTL += patience // nothing excuses a failure now, so a machine that stands still must not cause one
+		// nothing excuses a failure now, so a machine that stands still must not cause one.
+		cfg.TTL += patience
 		l, err := locker.New[struct{}](fb, locker.Bare, cfg)
 		if err != nil {
 			s.Errorf("locker.New = %v", err)
@@ -252,7 +267,8 @@ func (s *storm) calmDown() {
 		for _, key := range s.keys {
 			g, err := l.Lock(s.ctx, key, locker.WaitLimit(s.ttl+patience))
 			if err != nil {
-				s.Errorf("with all faults over, and everything unlocked, Lock(%s) = %v", short(key), err)
+				s.Errorf("with all faults over, and everything unlocked, Lock(%s) = %v", short(key),
+					err)
 				continue
 			}
 			s.hold(rand.New(rand.NewPCG(s.seed, 0)), -1, everybody, g)

@@ -5,25 +5,34 @@ import "github.com/holdfast-go/holdfast/backend"
 var tokenRules = []rule{
 	{
 		name: "token/rises", run: tokenRises, needs: fencing,
-		why: "A resource refuses a token below the highest it has seen. A token that does not rise from grant to grant, across" +
-			" clients too, lets a paused holder write over its successor's work, or locks the rightful holder out.",
+		why: "A resource refuses a token below the highest it has seen. A token that does not " +
+			"rise from grant to grant, across" +
+			" clients too, lets a paused holder write over its successor's work, or locks the " +
+			"rightful holder out.",
 	},
 	{
 		name: "token/fast", run: tokenFast, needs: fencing,
-		why: "Grants may come faster than the store's clock ticks: a token made of the time alone repeats.",
+		why: "Grants may come faster than the store's clock ticks: a token made of the time " +
+			"alone repeats.",
 	},
 	{
 		name: "token/across-expiry", run: tokenAcrossExpiry, needs: fencing,
-		why: "The holder whose lease ran out is the one that fencing is for: its successor's token must be above its own.",
+		why: "The holder whose lease ran out is the one that fencing is for: its successor's " +
+			"token must be above its own.",
 	},
 	{
 		name: "token/across-drop", run: tokenAcrossDrop, needs: fencing, hook: hasDrop,
-		why: "A counter that starts again at 1 after a flush, an eviction or a deleted key locks every new holder out of" +
+		why: "A counter that starts again at 1 after a flush, an eviction or a deleted key locks " +
+			"every new holder out of" +
 			" the resource, or lets old ones in.",
 	},
 	{
-		name: "token/agrees", run: tokenAgrees, needs: backend.Capabilities{Fencing: true, Inspect: true},
-		why: "People look tokens up to find out who did what. What Inspect shows is what was granted.",
+		name: "token/agrees", run: tokenAgrees, needs: backend.Capabilities{
+			Fencing: true,
+			Inspect: true,
+		},
+		why: "People look tokens up to find out who did what. What Inspect shows is " +
+			"what was granted.",
 	},
 }
 
@@ -87,7 +96,8 @@ func tokenAgrees(e *env) {
 	c := e.claim(key)
 	g := e.acquire(a, c)
 	state, err := b.Inspect(e.ctx, key)
-	if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != g.Token || state.Token != g.Token {
+	if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != g.Token ||
+		state.Token != g.Token {
 		e.Errorf("Inspect = %+v, %v; want the token %d that was granted", state, err, g.Token)
 	}
 }

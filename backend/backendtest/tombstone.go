@@ -5,32 +5,40 @@ import "github.com/holdfast-go/holdfast/backend"
 var tombstoneRules = []rule{
 	{
 		name: "tombstone/late-attempt", run: lateAttempt,
-		why: "A release may overtake its own acquire on another connection. The attempt that lands after it must be refused," +
-			" or it leaves a lock that nobody knows of, for a whole lease (and on a kept-alive etcd session for ever).",
+		why: "A release may overtake its own acquire on another connection. The attempt that " +
+			"lands after it must be refused," +
+			" or it leaves a lock that nobody knows of, for a whole lease (and on a kept-alive " +
+			"etcd session for ever).",
 	},
 	{
 		name: "tombstone/late-copy", run: lateCopy,
-		why: "A claim that was granted, lost its reply and was released may still have a copy in flight. It is as late as any.",
+		why: "A claim that was granted, lost its reply and was released may still have a copy in " +
+			"flight. It is as late as any.",
 	},
 	{
 		name: "tombstone/outlives-others", run: tombstoneOutlivesOthers,
-		why: "Between a release and the late attempt others may lock and unlock the key. Their passing must not lift the tombstone.",
+		why: "Between a release and the late attempt others may lock and unlock the key. Their " +
+			"passing must not lift the tombstone.",
 	},
 	{
 		name: "tombstone/while-another-holds", run: tombstoneWhileHeld,
-		why: "A claim that is withdrawn while another holds is refused for good, also when the key is free later.",
+		why: "A claim that is withdrawn while another holds is refused for good, also when the " +
+			"key is free later.",
 	},
 	{
 		name: "tombstone/many", run: manyTombstones,
-		why: "A hundred cancelled waits on one key must not break it, nor grow without bound what every later verb reads.",
+		why: "A hundred cancelled waits on one key must not break it, nor grow without bound " +
+			"what every later verb reads.",
 	},
 	{
 		name: "tombstone/expired-hold", run: tombstoneOfExpired,
-		why: "A lease that ran out is released by its holder like any other, and its copies stay refused.",
+		why: "A lease that ran out is released by its holder like any other, and its copies " +
+			"stay refused.",
 	},
 	{
 		name: "tombstone/lasts", run: tombstoneLasts,
-		why: "An attempt may be in flight for as long as its client waits for answers, which is a TTL. A tombstone that is gone" +
+		why: "An attempt may be in flight for as long as its client waits for answers, which is " +
+			"a TTL. A tombstone that is gone" +
 			" by then lets it in.",
 	},
 }

@@ -14,15 +14,18 @@ var fencedInspect = backend.Capabilities{Fencing: true, Inspect: true}
 var toolRules = []rule{
 	{
 		name: "list/held-and-waited-for", run: listHeld, needs: inspect,
-		why: "Who looks for what stands still sees every lock that is held or waited for, and none that is free.",
+		why: "Who looks for what stands still sees every lock that is held or waited for, and " +
+			"none that is free.",
 	},
 	{
 		name: "list/names", run: listNames, needs: inspect,
-		why: "A prefix is bytes: no name is taken for a pattern, and each comes back as it was given.",
+		why: "A prefix is bytes: no name is taken for a pattern, and each comes back as " +
+			"it was given.",
 	},
 	{
 		name: "force-release/holder", run: forceRelease, needs: fencedInspect,
-		why: "An operator ends the hold that the token names, and no other: not the one that came after it.",
+		why: "An operator ends the hold that the token names, and no other: not the one that " +
+			"came after it.",
 	},
 	{
 		name: "force-release/one-of-several", run: forceReleaseOne,
@@ -35,8 +38,9 @@ var toolRules = []rule{
 		why:   "A hold of a re-entrant owner is found by its own name.",
 	},
 	{
-		name: "force-release/next", run: forceReleaseNext, needs: backend.Capabilities{Fencing: true, Inspect: true, Queue: true},
-		why: "Who waits is let in, in the order of the queue, as by any release.",
+		name: "force-release/next", run: forceReleaseNext,
+		needs: backend.Capabilities{Fencing: true, Inspect: true, Queue: true},
+		why:   "Who waits is let in, in the order of the queue, as by any release.",
 	},
 }
 

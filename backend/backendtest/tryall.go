@@ -11,11 +11,13 @@ import (
 var tryAllRules = []rule{
 	{
 		name: "try-all/free", run: tryAllFree, needs: fencing,
-		why: "Free keys that are taken together are held as if each had been taken alone, by its own claim and with its own token.",
+		why: "Free keys that are taken together are held as if each had been taken alone, by its " +
+			"own claim and with its own token.",
 	},
 	{
 		name: "try-all/first", run: tryAllFirst,
-		why: "Nothing is taken behind a key that another holds: whoever waits for that would hold what others may wait for.",
+		why: "Nothing is taken behind a key that another holds: whoever waits for that would " +
+			"hold what others may wait for.",
 	},
 	{
 		name: "try-all/late", run: tryAllLate,
@@ -35,7 +37,8 @@ var tryAllRules = []rule{
 	},
 	{
 		name: "try-all/input", run: tryAllInput,
-		why: "What is too much, or asks for more, is refused before anything is written, and of none a store only says whether it can.",
+		why: "What is too much, or asks for more, is refused before anything is written, and of " +
+			"none a store only says whether it can.",
 	},
 }
 
@@ -49,7 +52,8 @@ func (e *env) oneByOne(b backend.Backend) bool {
 	return true
 }
 
-// tryAll asks for claims together, and says which of them were granted. It reports false where there was no answer:
+// tryAll asks for claims together, and says which of them were granted. It reports false where
+// there was no answer:
 // then it has asked for each by itself, up to the first that was refused.
 func (e *env) tryAll(b backend.Backend, claims ...backend.Claim) ([]backend.Grant, bool) {
 	e.Helper()
@@ -62,7 +66,10 @@ func (e *env) tryAll(b backend.Backend, claims ...backend.Claim) ([]backend.Gran
 		e.Log("each claim is asked for by itself: ", err)
 		for i := range claims {
 			var g backend.Grant
-			if err := e.answered(func() (err error) { g, err = b.TryAcquire(e.ctx, claims[i]); return err }); err != nil {
+			if err := e.answered(func() (err error) {
+				g, err = b.TryAcquire(e.ctx, claims[i])
+				return err
+			}); err != nil {
 				break
 			}
 			grants = append(grants, g)
@@ -74,8 +81,8 @@ func (e *env) tryAll(b backend.Backend, claims ...backend.Claim) ([]backend.Gran
 	return grants, true
 }
 
-// tryReleaseAll releases claims together, and says which were. It reports false where there was no answer: then it has
-// released each by itself.
+// tryReleaseAll releases claims together, and says which were. It reports false where there was no
+// answer: then it has released each by itself.
 func (e *env) tryReleaseAll(b backend.Backend, claims ...backend.Claim) ([]bool, bool) {
 	e.Helper()
 	claims = slices.Clone(claims)
@@ -96,8 +103,8 @@ func (e *env) tryReleaseAll(b backend.Backend, claims ...backend.Claim) ([]bool,
 	return released, true
 }
 
-// gone must be what TryReleaseAll says of claims that held as want says. A yes where it is false is a
-// lock that was lost, or another's, and its holder is told that all went well.
+// gone must be what TryReleaseAll says of claims that held as want says. A yes where it is false is
+// a lock that was lost, or another's, and its holder is told that all went well.
 func (e *env) gone(released, want []bool) {
 	e.Helper()
 	if slices.Equal(released, want) {
@@ -136,16 +143,20 @@ func tryAllFree(e *env) {
 		}
 		for i, c := range claims {
 			first, last := grants[i].Token, grants[i].Token+uint64(max(grants[i].Reserved, 1))-1
-			if held := e.held(b, e.claim(c.Key)); held.Token != 0 && (held.Token < first || held.Token > last) {
-				e.Errorf("%s is held with token %d, and %+v was granted", short(c.Key), held.Token, grants[i])
+			if held := e.held(b, e.claim(c.Key)); held.Token != 0 &&
+				(held.Token < first || held.Token > last) {
+				e.Errorf("%s is held with token %d, and %+v was granted", short(c.Key), held.Token,
+					grants[i])
 			}
-			if again := e.acquire(a, c); again.Token != grants[i].Token || again.Reserved > max(c.Reserve, 1) {
+			if again := e.acquire(a, c); again.Token != grants[i].Token ||
+				again.Reserved > max(c.Reserve, 1) {
 				e.broken("a repeat of %+v = %+v", grants[i], again)
 			}
 			e.renewed(a, c)
 		}
 		before = e.above(before, grants[0])
-		if released, answered := e.tryReleaseAll(a, claims...); ok && answered && slices.Contains(released, false) {
+		if released, answered := e.tryReleaseAll(a, claims...); ok && answered &&
+			slices.Contains(released, false) {
 			e.Errorf("TryReleaseAll of what is held = %v", released)
 		}
 		for i := range claims {
@@ -227,7 +238,8 @@ func tryAllOwn(e *env) {
 	if e.oneByOne(a) {
 		return
 	}
-	mine, theirs, lapsed := e.claim(e.key("mine")), e.claim(e.key("theirs")), e.brief(e.key("lapsed"))
+	mine, theirs, lapsed := e.claim(e.key("mine")), e.claim(e.key("theirs")),
+		e.brief(e.key("lapsed"))
 	for _, c := range []backend.Claim{mine, lapsed} {
 		e.acquire(a, c)
 	}
@@ -266,7 +278,8 @@ func tryAllWaited(e *env) {
 	}
 	released, err := a.TryReleaseAll(e.ctx, together)
 	if want := []bool{false, true}; err != nil || !slices.Equal(released, want) {
-		e.Fatalf("TryReleaseAll with a waiter behind the first = %v, %v, want %v", released, err, want)
+		e.Fatalf("TryReleaseAll with a waiter behind the first = %v, %v, want %v", released, err,
+			want)
 	}
 	e.renewed(a, claims[0])
 	if grants, _ := e.tryAll(a, e.claim(claims[0].Key), e.claim(claims[1].Key)); len(grants) != 0 {
@@ -314,29 +327,45 @@ func tryAllInput(e *env) {
 	}
 	one := e.claim(e.key("one"))
 	for what, change := range map[string]func(*backend.Claim){
-		"shared": func(c *backend.Claim) { c.Mode = backend.Shared }, "re-entrant": func(c *backend.Claim) { c.Reentrant, c.Hold = true, c.Owner },
-		"queues": func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, c.TTL }, "loads": func(c *backend.Claim) { c.Load = true },
-		"saves": func(c *backend.Claim) { c.Save = []byte("x") }, "is a job": func(c *backend.Claim) { c.NotBefore = e.long },
-		"asks for a token": func(c *backend.Claim) { c.MinToken = 1 }, "has no name": func(c *backend.Claim) { c.Owner = "" },
+		"shared": func(c *backend.Claim) {
+			c.Mode = backend.Shared
+		}, "re-entrant": func(c *backend.Claim) { c.Reentrant, c.Hold = true, c.Owner },
+		"queues": func(c *backend.Claim) {
+			c.Queue, c.WaiterTTL = true, c.TTL
+		}, "loads": func(c *backend.Claim) { c.Load = true },
+		"saves": func(c *backend.Claim) {
+			c.Save = []byte("x")
+		}, "is a job": func(c *backend.Claim) { c.NotBefore = e.long },
+		"asks for a token": func(c *backend.Claim) {
+			c.MinToken = 1
+		}, "has no name": func(c *backend.Claim) { c.Owner = "" },
 	} {
 		other := e.claim(e.key("other"))
 		change(&other)
-		if grants, err := b.TryAcquireAll(e.ctx, []backend.Claim{one, other}); len(grants) != 0 || !refusedAsInput(err) {
-			e.Errorf("TryAcquireAll beside a claim that %s = %v, %v, want ErrInvalid", what, grants, err)
+		if grants, err := b.TryAcquireAll(e.ctx, []backend.Claim{one, other}); len(grants) != 0 ||
+			!refusedAsInput(err) {
+			e.Errorf("TryAcquireAll beside a claim that %s = %v, %v, want ErrInvalid", what, grants,
+				err)
 		}
 	}
 	e.free(b, one.Key)
 	for what, change := range map[string]func(*backend.Claim){
-		"may be in flight": func(c *backend.Claim) { c.NoneInFlight = false }, "saves": func(c *backend.Claim) { c.Save = []byte("x") },
-		"is a job": func(c *backend.Claim) { c.NotBefore = e.long }, "has no name": func(c *backend.Claim) { c.Owner = "" },
+		"may be in flight": func(c *backend.Claim) {
+			c.NoneInFlight = false
+		}, "saves": func(c *backend.Claim) { c.Save = []byte("x") },
+		"is a job": func(c *backend.Claim) {
+			c.NotBefore = e.long
+		}, "has no name": func(c *backend.Claim) { c.Owner = "" },
 	} {
 		e.acquire(b, one)
 		one.NoneInFlight = true
 		other := e.claim(e.key("other"))
 		other.NoneInFlight = true
 		change(&other)
-		if released, err := b.TryReleaseAll(e.ctx, []backend.Claim{one, other}); len(released) != 0 || !refusedAsInput(err) {
-			e.Errorf("TryReleaseAll beside a claim that %s = %v, %v, want ErrInvalid", what, released, err)
+		if released, err := b.TryReleaseAll(e.ctx,
+			[]backend.Claim{one, other}); len(released) != 0 || !refusedAsInput(err) {
+			e.Errorf("TryReleaseAll beside a claim that %s = %v, %v, want ErrInvalid", what,
+				released, err)
 		}
 		e.release(b, one)
 		one.Owner = backend.NewOwner()
@@ -360,7 +389,8 @@ func tryAllInput(e *env) {
 	}
 }
 
-// refusedAsInput reports whether a claim was refused for what it asks for, which the store may not have either.
+// refusedAsInput reports whether a claim was refused for what it asks for, which the store may not
+// have either.
 func refusedAsInput(err error) bool {
 	return errors.Is(err, backend.ErrInvalid) || errors.Is(err, errors.ErrUnsupported)
 }

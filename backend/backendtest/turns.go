@@ -26,7 +26,9 @@ const placeKept = 500 * time.Millisecond
 
 // Begin follows claims, a worker's own and those of its cohort, and their attempts. The first claim
 // of a cohort is that of the first who came, whose attempt was refused.
-func (r *turns) Begin(ctx context.Context, op string, _ locker.Hold) (context.Context, func(locker.Hold, error)) {
+func (r *turns) Begin(ctx context.Context, op string,
+	_ locker.Hold,
+) (context.Context, func(locker.Hold, error)) {
 	end := func(locker.Hold, error) {}
 	p, _ := ctx.Value(placeKey{}).(*place)
 	switch {
@@ -70,5 +72,6 @@ func (r *turns) Event(ctx context.Context, e locker.Event) {
 
 // note records a turn. One that cannot be written is missed by the reader.
 func (r *turns) note(line string, asked, granted time.Duration) {
-	_, _ = r.team.rec.Begin(history.Event{Worker: "line", Key: line, Asked: asked, Start: granted}, granted+1)
+	_, _ = r.team.rec.Begin(history.Event{Worker: "line", Key: line, Asked: asked, Start: granted},
+		granted+1)
 }

@@ -13,26 +13,31 @@ import (
 var faultRules = []rule{
 	{
 		name: "faults/lost-reply", run: lostReply,
-		why: "The store grants, the reply is lost. The lock is the caller's: asking again must say so, and giving up must" +
+		why: "The store grants, the reply is lost. The lock is the caller's: asking again must " +
+			"say so, and giving up must" +
 			" leave nothing (redlock-rb#76, go-redis#2985, rueidislock).",
 	},
 	{
 		name: "faults/late-attempt", run: lateAttemptThroughLocker,
-		why: "A cancelled Lock has released its claim when its attempt finally arrives. The lock must not be taken by it" +
+		why: "A cancelled Lock has released its claim when its attempt finally arrives. The lock " +
+			"must not be taken by it" +
 			" (etcd keeps such a key for the session's lifetime).",
 	},
 	{
 		name: "faults/slow-replies", run: slowReplies,
-		why: "A store that is slow for a while must not leave a waiter asleep beside a free lock for ever" +
+		why: "A store that is slow for a while must not leave a waiter asleep beside a free " +
+			"lock for ever" +
 			" (rueidislock with NOLOOP does after one slow reply).",
 	},
 	{
 		name: "faults/lost-wake-ups", run: lostWakeUps,
-		why: "Wake-ups are hints. When all of them are lost, a released lock is still found within the fallback interval.",
+		why: "Wake-ups are hints. When all of them are lost, a released lock is still found " +
+			"within the fallback interval.",
 	},
 	{
 		name: "faults/lost-release", run: lostRelease,
-		why: "Unlock whose reply is lost asks again, and finds its own work: that is not a lost lock.",
+		why: "Unlock whose reply is lost asks again, and finds its own work: that is " +
+			"not a lost lock.",
 	},
 }
 
@@ -43,8 +48,10 @@ func lostReply(e *env) {
 	e.later(func() { _ = fb.Close() })
 	l := e.locker(fb, locker.Config{TTL: e.short, StoreTimeout: e.short / 4})
 	for name, lock := range map[string]func(string) (*locker.Guard[struct{}], error){
-		"Lock":    func(key string) (*locker.Guard[struct{}], error) { return l.Lock(e.ctx, key) },
-		"TryLock": func(key string) (*locker.Guard[struct{}], error) { return l.TryLock(e.ctx, key) },
+		"Lock": func(key string) (*locker.Guard[struct{}], error) { return l.Lock(e.ctx, key) },
+		"TryLock": func(key string) (*locker.Guard[struct{}], error) {
+			return l.TryLock(e.ctx, key)
+		},
 	} {
 		key := e.key(name)
 		_, err := lock(key)

@@ -11,31 +11,38 @@ import (
 var watchRules = []rule{
 	{
 		name: "watch/subscribed", run: watchSubscribed, needs: watch,
-		why: "Watch is subscribed before it returns. A release right after it must signal: its caller asks once more and then" +
-			" sleeps, and a release that was published before the subscription was active wakes nobody (Redisson 3.28.0).",
+		why: "Watch is subscribed before it returns. A release right after it must signal: its " +
+			"caller asks once more and then" +
+			" sleeps, and a release that was published before the subscription was active wakes " +
+			"nobody (Redisson 3.28.0).",
 	},
 	{
 		name: "watch/free-when-woken", run: freeWhenWoken, needs: watch,
-		why: "The wake-up comes after the deletion. A waiter that is woken before it finds the key held, and sleeps again" +
+		why: "The wake-up comes after the deletion. A waiter that is woken before it finds the " +
+			"key held, and sleeps again" +
 			" beside a free lock.",
 	},
 	{
 		name: "watch/many", run: manyWatchers, needs: watch,
-		why: "Any number of waiters share what the backend subscribes to; each of them is woken. (A single slot for all, or a" +
+		why: "Any number of waiters share what the backend subscribes to; each of them is woken. " +
+			"(A single slot for all, or a" +
 			" future per key, loses wake-ups: Redisson#4216.)",
 	},
 	{
 		name: "watch/own-client", run: watchOwnClient, needs: watch,
-		why: "A release by the same client wakes too. (rueidislock with NOLOOP never hears of its own and waits for ever.)",
+		why: "A release by the same client wakes too. (rueidislock with NOLOOP never hears of " +
+			"its own and waits for ever.)",
 	},
 	{
 		name: "watch/unread", run: watchUnread, needs: watch,
-		why: "A watcher that does not read must not hold up whoever releases, nor the other watchers: signals are coalesced," +
+		why: "A watcher that does not read must not hold up whoever releases, nor the other " +
+			"watchers: signals are coalesced," +
 			" never queued, never blocking (rueidis#457 was a deadlock on a full channel).",
 	},
 	{
 		name: "watch/ends", run: watchEnds, needs: watch,
-		why: "A cancelled wait leaves no watcher behind: ten thousand of them would be a leak, and wake nobody (Redisson 3.15.5).",
+		why: "A cancelled wait leaves no watcher behind: ten thousand of them would be a leak, " +
+			"and wake nobody (Redisson 3.15.5).",
 	},
 	{
 		name: "watch/others-stay", run: watchOthersStay, needs: watch,
@@ -43,16 +50,20 @@ var watchRules = []rule{
 	},
 	{
 		name: "watch/other-keys", run: watchOtherKeys, needs: watch,
-		why: "Each key has its own signals. One that wakes the waiters of others makes a herd of them on every release.",
+		why: "Each key has its own signals. One that wakes the waiters of others makes a herd of " +
+			"them on every release.",
 	},
 	{
 		name: "watch/churn", run: watchChurn, needs: watch, slow: true,
-		why: "Watchers come and go while the key is released: the leaving of the last must not cross the coming of the next.",
+		why: "Watchers come and go while the key is released: the leaving of the last must not " +
+			"cross the coming of the next.",
 	},
 }
 
 // watch must subscribe. The watch ends with cancel, or with the rule.
-func (e *env) watch(b backend.Backend, c backend.Claim) (wake <-chan backend.Wake, cancel context.CancelFunc) {
+func (e *env) watch(b backend.Backend,
+	c backend.Claim,
+) (wake <-chan backend.Wake, cancel context.CancelFunc) {
 	e.Helper()
 	ctx, cancel := context.WithCancel(e.ctx)
 	e.later(cancel)
@@ -109,7 +120,8 @@ func watchSubscribed(e *env) {
 		e.refused(b, e.claim(key))
 		e.release(a, c)
 		if !e.woken(wake, patience) {
-			e.Fatalf("round %d: a release right after an attempt of one who watches did not signal", i)
+			e.Fatalf("round %d: a release right after an attempt of one who watches did not signal",
+				i)
 		}
 		cancel()
 	}
@@ -130,7 +142,8 @@ func freeWhenWoken(e *env) {
 		e.forget(b, waiter)
 		for granted := false; !granted; { // by signals alone, without polling
 			if !e.woken(wake, patience) {
-				e.Fatalf("round %d: the waiter found the key held when it was woken, and was not woken again", i)
+				e.Fatalf("round %d: the waiter found the key held when it was woken, and was "+
+					"not woken again", i)
 			}
 			_, err := b.TryAcquire(e.ctx, waiter)
 			granted = err == nil

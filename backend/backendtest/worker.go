@@ -92,13 +92,16 @@ func work(o orders) error {
 	if o.Turns {
 		observer = &turns{c}
 	}
-	return c.run(locker.Bare, observer, func(line string) { c.hold.Store(line == sayHold) }, c.compete)
+	return c.run(locker.Bare, observer, func(line string) {
+		c.hold.Store(line == sayHold)
+	}, c.compete)
 }
 
 // run opens the store, the file to record to, and a Client whose guards protect what bind makes.
 // The workers then do their part, see serve, and all of it is closed.
 func (c *team) run(
-	bind locker.Binder[struct{}], observer locker.Observer, heard func(line string), do func(ctx context.Context, worker string) error,
+	bind locker.Binder[struct{}], observer locker.Observer, heard func(line string),
+	do func(ctx context.Context, worker string) error,
 ) error {
 	b, err := backend.Open(context.Background(), c.URL)
 	if err != nil {
@@ -110,7 +113,8 @@ func (c *team) run(
 	}
 	defer func() { _ = c.rec.Close() }()
 	wait := waiting.Config{Passes: c.Passes, Fallback: c.Fallback}
-	if c.locker, err = locker.New(b, bind, locker.Config{TTL: c.TTL, Wait: wait, Observer: observer}); err != nil {
+	if c.locker, err = locker.New(b, bind,
+		locker.Config{TTL: c.TTL, Wait: wait, Observer: observer}); err != nil {
 		return err
 	}
 	err = serve(cmp.Or(c.Workers, workersEach), heard, do)
@@ -125,7 +129,9 @@ func (c *team) run(
 // serve has n workers do their part until they are done, or the parent closes our input, by intent
 // or by its death. Then ctx ends, and the process does even if somebody does not. heard takes what
 // the parent says. The first error ends the others, and is returned.
-func serve(n int, heard func(line string), do func(ctx context.Context, worker string) error) (err error) {
+func serve(n int, heard func(line string),
+	do func(ctx context.Context, worker string) error,
+) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {

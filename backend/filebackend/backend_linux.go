@@ -40,16 +40,28 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	fsync := query.Get("fsync")
 	delete(query, "fsync")
 	if unknown := slices.Sorted(maps.Keys(query)); len(unknown) > 0 {
-		return nil, &backend.InvalidError{Field: "url", Value: unknown[0], Reason: "is not a known query parameter (known: fsync)"}
+		return nil, &backend.InvalidError{
+			Field: "url", Value: unknown[0],
+			Reason: "is not a known query parameter (known: fsync)",
+		}
 	}
-	if u.User != nil || u.Host != "" || u.Fragment != "" || !filepath.IsAbs(u.Path) || strings.ContainsRune(u.Path, 0) {
-		return nil, &backend.InvalidError{Field: "url", Reason: "file:// takes the absolute path of a folder, and fsync, as in file:///var/lock/app"}
+	if u.User != nil || u.Host != "" || u.Fragment != "" || !filepath.IsAbs(u.Path) ||
+		strings.ContainsRune(u.Path, 0) {
+		return nil, &backend.InvalidError{
+			Field: "url",
+			Reason: "file:// takes the absolute path of a folder, and fsync, as in " +
+				"file:///var/lock/app",
+		}
 	}
 	if fsync != "" && fsync != "true" && fsync != "false" {
-		return nil, &backend.InvalidError{Field: "url", Value: fsync, Reason: "fsync is true or false"}
+		return nil, &backend.InvalidError{
+			Field: "url", Value: fsync,
+			Reason: "fsync is true or false",
+		}
 	}
 	dir := filepath.Clean(u.Path)
-	if above, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil { // one folder, however it is reached
+	// One folder, however it is reached.
+	if above, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil {
 		dir = filepath.Join(above, filepath.Base(dir))
 	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
@@ -89,14 +101,19 @@ func (b *Backend) use(ctx context.Context) (f *folder, done func(), err error) {
 }
 
 // change makes one verb about c, and returns the verb's error or why it could not be made.
-func (b *Backend) change(ctx context.Context, c backend.Claim, urgent bool, verb func(*record.Record, time.Time) error) error {
+func (b *Backend) change(ctx context.Context, c backend.Claim, urgent bool,
+	verb func(*record.Record, time.Time) error,
+) error {
 	f, done, err := b.use(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
 	var answer error
-	err = f.change(ctx, c.Key, b.fsync, urgent, []string{c.ID()}, func(r *record.Record, now time.Time) { answer = verb(r, now) })
+	err = f.change(ctx, c.Key, b.fsync, urgent, []string{c.ID()},
+		func(r *record.Record, now time.Time) {
+			answer = verb(r, now)
+		})
 	if err != nil {
 		return err
 	}
@@ -123,7 +140,9 @@ func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
 	if err := c.Validate(capabilities); err != nil {
 		return err
 	}
-	return b.change(ctx, c, true, func(r *record.Record, now time.Time) error { return r.Renew(c, now) })
+	return b.change(ctx, c, true, func(r *record.Record, now time.Time) error {
+		return r.Renew(c, now)
+	})
 }
 
 // Release implements [backend.Backend].
@@ -181,7 +200,11 @@ func (b *Backend) together(
 		for n := range some {
 			ids[n] = some[n].ID()
 		}
-		err = f.change(ctx, some[0].Key, b.fsync, false, ids, func(r *record.Record, now time.Time) { told = verb(r, some, now) }) // safeguard: file-release-all
+		// safeguard: file-release-all
+		err = f.change(ctx, some[0].Key, b.fsync, false, ids,
+			func(r *record.Record, now time.Time) {
+				told = verb(r, some, now)
+			})
 		return told, err
 	})
 }
@@ -218,7 +241,8 @@ func (b *Backend) Observe(ctx context.Context, key string) iter.Seq2[backend.Sta
 		defer leave()
 		look := func(ctx context.Context) (backend.State, error) { return b.Inspect(ctx, key) }
 		if backend.ObserveBy(ctx, backend.SlowLook, changed, look, yield) {
-			yield(backend.State{}, fmt.Errorf("%w: inotify tells nothing any more of %s", errors.ErrUnsupported, b.folder.dir))
+			yield(backend.State{}, fmt.Errorf("%w: inotify tells nothing any more of %s",
+				errors.ErrUnsupported, b.folder.dir))
 		}
 	}
 }
@@ -283,7 +307,8 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 				continue
 			}
 			state := rec.Image.Inspect(now)
-			if (state.Holders != nil || state.Waiters != nil) && !yield(backend.Listed{Key: rec.Key, State: state}, nil) {
+			if (state.Holders != nil || state.Waiters != nil) &&
+				!yield(backend.Listed{Key: rec.Key, State: state}, nil) {
 				return
 			}
 		}
@@ -294,7 +319,9 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 }
 
 // ForceRelease implements [backend.Backend].
-func (b *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+func (b *Backend) ForceRelease(ctx context.Context, key string,
+	token uint64,
+) (backend.Holder, error) {
 	return backend.ForceReleaseBy(ctx, b, key, token)
 }
 
@@ -315,7 +342,10 @@ func (b *Backend) Diagnose(ctx context.Context) ([]backend.Finding, error) {
 		return nil, err
 	}
 	defer done()
-	return []backend.Finding{{Check: "processes", Level: backend.OK, Text: "locks are for those of this machine, and keep none on another out"}}, nil
+	return []backend.Finding{{
+		Check: "processes", Level: backend.OK,
+		Text: "locks are for those of this machine, and keep none on another out",
+	}}, nil
 }
 
 // Process returns the file by whose lock others know that this process lives, for a child that goes

@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend/record"
 )
 
-const cleanEvery = 10 * time.Minute // how often a process looks for files that nobody needs any more
+// How often a process looks for files that nobody needs any more.
+const cleanEvery = 10 * time.Minute
 
 // clean deletes them until ctx is done.
 func (f *folder) clean(ctx context.Context) {
@@ -31,9 +32,9 @@ func (f *folder) clean(ctx context.Context) {
 	}
 }
 
-// sweep deletes the records of keys of which nothing is left for a while, temporary files of processes that
-// were killed while they wrote them, and the files of processes that ended so long ago that no
-// lease of theirs can be left: each process's is as old as its last sweep.
+// sweep deletes the records of keys of which nothing is left for a while, temporary files of
+// processes that were killed while they wrote them, and the files of processes that ended so long
+// ago that no lease of theirs can be left: each process's is as old as its last sweep.
 func (f *folder) sweep(ctx context.Context) {
 	now := time.Now()
 	touch(f.processPath(f.me))
@@ -45,13 +46,15 @@ func (f *folder) sweep(ctx context.Context) {
 		if err != nil || rec == nil || !f.take(rec, at, nil) {
 			continue
 		}
-		_ = f.change(ctx, rec.Key, false, false, nil, func(*record.Record, time.Time) {}) // looks again, and forgets; safeguard: file-sweep-again
+		// Looks again, and forgets. safeguard: file-sweep-again
+		_ = f.change(ctx, rec.Key, false, false, nil, func(*record.Record, time.Time) {})
 	}
 	for process, err := range entries(filepath.Join(f.dir, processesDir)) {
 		if err != nil || ctx.Err() != nil {
 			return
 		}
-		if older(f.processPath(process), now.Add(-backend.MaxTTL-time.Hour)) && f.dead(process) { // safeguard: file-sweep
+		// safeguard: file-sweep
+		if older(f.processPath(process), now.Add(-backend.MaxTTL-time.Hour)) && f.dead(process) {
 			_ = os.Remove(f.processPath(process))
 		}
 	}
@@ -59,7 +62,8 @@ func (f *folder) sweep(ctx context.Context) {
 		if err != nil || ctx.Err() != nil {
 			return
 		}
-		if path := filepath.Join(f.dir, file); strings.HasPrefix(file, tempPrefix) && older(path, now.Add(-time.Hour)) {
+		if path := filepath.Join(f.dir, file); strings.HasPrefix(file, tempPrefix) &&
+			older(path, now.Add(-time.Hour)) {
 			_ = os.Remove(path)
 		}
 	}
@@ -78,7 +82,9 @@ func older(path string, than time.Time) bool {
 }
 
 // records are the names of all keys' files.
-func (f *folder) records() iter.Seq2[string, error] { return entries(filepath.Join(f.dir, keysDir)) }
+func (f *folder) records() iter.Seq2[string, error] {
+	return entries(filepath.Join(f.dir, keysDir))
+}
 
 // entries are the names in a folder, read in parts, as there may be many.
 func entries(dir string) iter.Seq2[string, error] {

@@ -46,7 +46,8 @@ func harness(dir string, open func(t testing.TB) backend.Backend) backendtest.Ha
 			}
 		},
 		Drop: func(t testing.TB, key string) {
-			if err := os.Remove(filebackend.RecordOf(dir, key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := os.Remove(filebackend.RecordOf(dir, key)); err != nil &&
+				!errors.Is(err, fs.ErrNotExist) {
 				t.Error(err)
 			}
 		},

@@ -17,8 +17,8 @@
 // seconds before, or a file that is torn; with file:///FOLDER?fsync=true every change is on the
 // disk before its verb answers, which takes as long as the disk does.
 //
-// A process that ends, by kill -9 as well, is noticed at once: its holds and its places in the queue are
-// gone, and those who wait are woken. Not so what it has handed on to a child: see
+// A process that ends, by kill -9 as well, is noticed at once: its holds and its places in the
+// queue are gone, and those who wait are woken. Not so what it has handed on to a child: see
 // [Backend.Process].
 //
 // # What is not

@@ -113,8 +113,8 @@ func Synced(t testing.TB, f func(path string)) {
 	})
 }
 
-// Syncing has each file and folder that is to be written to the disk told to f, whose error is that of the
-// disk, until the test ends.
+// Syncing has each file and folder that is to be written to the disk told to f, whose error is that
+// of the disk, until the test ends.
 func Syncing(t testing.TB, f func(path string) error) {
 	was := syncFile
 	t.Cleanup(func() { syncFile = was })

@@ -68,14 +68,16 @@ func left(t *testing.T, dir string) (names []string) {
 
 func TestRefusedURLs(t *testing.T) {
 	for _, url := range []string{
-		"file://", "file://host/x", "file://x", "file:///x?fsync=1", "file:///x?sync=true", "file:///x#y", "file://u:p@/x", "file:///a%00b",
+		"file://", "file://host/x", "file://x", "file:///x?fsync=1", "file:///x?sync=true",
+		"file:///x#y", "file://u:p@/x", "file:///a%00b",
 	} {
 		if _, err := backend.Open(t.Context(), url); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("Open(%s) = %v, want ErrInvalid", url, err)
 		}
 	}
 	const unknown = `"sync": is not a known query parameter (known: fsync)`
-	if _, err := backend.Open(t.Context(), "file:///x?sync=true&fsync=true"); err == nil || !strings.HasSuffix(err.Error(), unknown) {
+	if _, err := backend.Open(t.Context(), "file:///x?sync=true&fsync=true"); err == nil ||
+		!strings.HasSuffix(err.Error(), unknown) {
 		t.Errorf("Open = %v, want %s", err, unknown)
 	}
 	parent := t.TempDir()
@@ -87,7 +89,8 @@ func TestRefusedURLs(t *testing.T) {
 		filepath.Join(parent, "file"):      backend.ErrForeign,
 		"/proc/holdfast":                   backend.ErrUnavailable,
 	} {
-		if _, err := backend.Open(t.Context(), "file://"+path); !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
+		if _, err := backend.Open(t.Context(), "file://"+path); !errors.Is(err, want) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("Open(%s) = %v, want %v", path, err, want)
 		}
 	}
@@ -104,10 +107,14 @@ func TestNoRegularFile(t *testing.T) {
 	defer other.Close()
 	acquire(t, other, claim("k"))
 	for what, put := range map[string]func(path string) error{
-		"a link to a device without end": func(path string) error { return os.Symlink("/dev/zero", path) },
-		"a link to a record":             func(path string) error { return os.Symlink(filebackend.RecordOf(elsewhere, "k"), path) },
-		"a FIFO without a writer":        func(path string) error { return unix.Mkfifo(path, 0o600) },
-		"a folder":                       func(path string) error { return os.Mkdir(path, 0o700) },
+		"a link to a device without end": func(path string) error {
+			return os.Symlink("/dev/zero", path)
+		},
+		"a link to a record": func(path string) error {
+			return os.Symlink(filebackend.RecordOf(elsewhere, "k"), path)
+		},
+		"a FIFO without a writer": func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a folder":                func(path string) error { return os.Mkdir(path, 0o700) },
 		"a socket": func(path string) error {
 			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 			if err != nil {
@@ -127,7 +134,8 @@ func TestNoRegularFile(t *testing.T) {
 			return os.Truncate(path, filebackend.MaxFile+1)
 		},
 	} {
-		for where, of := range map[string]func(dir, key string) string{"record": filebackend.RecordOf, "lock": filebackend.LockOf} {
+		for where, of := range map[string]func(dir,
+			key string) string{"record": filebackend.RecordOf, "lock": filebackend.LockOf} {
 			if what == "too large" && where == "lock" {
 				continue // nobody reads it
 			}
@@ -143,7 +151,10 @@ func TestNoRegularFile(t *testing.T) {
 				defer stop()
 				c := claim("k")
 				_, err := b.TryAcquire(t.Context(), c)
-				verbs := map[string]error{"TryAcquire": err, "Renew": b.Renew(t.Context(), c), "Release": storetest.Release(t.Context(), b, c)}
+				verbs := map[string]error{
+					"TryAcquire": err, "Renew": b.Renew(t.Context(), c),
+					"Release": storetest.Release(t.Context(), b, c),
+				}
 				if where == "record" {
 					_, verbs["Inspect"] = b.Inspect(t.Context(), "k")
 				}
@@ -176,7 +187,8 @@ func writeEach(t *testing.T, path string, pause time.Duration) (stop func()) {
 			if info, err := os.Lstat(path); err != nil || info.Mode()&fs.ModeNamedPipe == 0 {
 				continue // anything else opens for writing without a reader
 			}
-			if fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
+			if fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC,
+				0); err == nil {
 				_ = unix.Close(fd)
 				t.Errorf("a verb waits for the writer of %s", path)
 			}
@@ -228,14 +240,18 @@ func TestFsync(t *testing.T) {
 	filebackend.Synced(t, func(path string) { synced = append(synced, path) })
 	acquire(t, b, c)
 	keys := filepath.Dir(filebackend.RecordOf(dir, "k"))
-	if len(synced) != 2 || filepath.Dir(synced[0]) != dir || synced[1] != keys { // the new record, before it has its name, and then that
-		t.Errorf("a grant is written to the disk by %q, want a file of %s and then %s", synced, dir, keys)
+	// The new record, before it has its name, and then that.
+	if len(synced) != 2 || filepath.Dir(synced[0]) != dir || synced[1] != keys {
+		t.Errorf("a grant is written to the disk by %q, want a file of %s and then %s", synced, dir,
+			keys)
 	}
 	leaves := claim("k")
 	leaves.NoneInFlight = false
 	synced = nil
-	if _, err := b.ReleaseAll(t.Context(), []backend.Claim{leaves, claim("k")}); err != nil || len(synced) != 2 {
-		t.Errorf("tombstones of claims that are released together are written to the disk by %q, %v", synced, err)
+	if _, err := b.ReleaseAll(t.Context(), []backend.Claim{leaves, claim("k")}); err != nil ||
+		len(synced) != 2 {
+		t.Errorf("tombstones of claims that are released together are written to the "+
+			"disk by %q, %v", synced, err)
 	}
 	c.Save = []byte("state")
 	if _, err := b.Release(t.Context(), c); err != nil {
@@ -246,8 +262,8 @@ func TestFsync(t *testing.T) {
 	}
 }
 
-// What a disk refuses before a record has its name is a no; behind that the grant may outlast a power
-// failure or not, so it is unknown.
+// What a disk refuses before a record has its name is a no; behind that the grant may outlast a
+// power failure or not, so it is unknown.
 func TestFsyncFails(t *testing.T) {
 	dir := folder(t)
 	b := open(t, dir+"?fsync=true")
@@ -278,7 +294,8 @@ func TestFsyncFails(t *testing.T) {
 	}
 }
 
-// What is noted of a key's last token is on the disk before its record goes, which has it until then.
+// What is noted of a key's last token is on the disk before its record goes, which has it until
+// then.
 //
 // covers: K1
 func TestForgottenIsOnTheDiskFirst(t *testing.T) {
@@ -307,7 +324,8 @@ func TestForgottenIsOnTheDiskFirst(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(record); !errors.Is(err, fs.ErrNotExist) || synced != 2 {
-		t.Errorf("the record is there still (%v), and %d of a file and its folder are on the disk", err, synced)
+		t.Errorf("the record is there still (%v), and %d of a file and its folder are on the disk",
+			err, synced)
 	}
 }
 
@@ -339,10 +357,12 @@ func TestTorn(t *testing.T) {
 		_, acquired := b.TryAcquire(t.Context(), other)
 		_, inspected := b.Inspect(t.Context(), "k")
 		for verb, err := range map[string]error{
-			"TryAcquire": acquired, "Inspect": inspected, "Renew": b.Renew(t.Context(), c), "Release": storetest.Release(t.Context(), b, c),
+			"TryAcquire": acquired, "Inspect": inspected, "Renew": b.Renew(t.Context(), c),
+			"Release": storetest.Release(t.Context(), b, c),
 		} {
 			if !errors.Is(err, backend.ErrForeign) || !strings.Contains(err.Error(), path) {
-				t.Errorf("%s with a file that is %s = %v, want ErrForeign with its path", verb, what, err)
+				t.Errorf("%s with a file that is %s = %v, want ErrForeign with its path", verb,
+					what, err)
 			}
 		}
 		var listed error
@@ -411,7 +431,8 @@ func TestWeightFormat(t *testing.T) {
 	written("it has left", "1", false)
 	acquire(t, b, heavy)
 	written("a heavy one holds", "2", true)
-	if _, err := another.TryAcquire(t.Context(), permit(1, false)); !errors.Is(err, backend.ErrHeld) {
+	if _, err := another.TryAcquire(t.Context(), permit(1, false)); !errors.Is(err,
+		backend.ErrHeld) {
 		t.Errorf("TryAcquire by another client = %v", err)
 	}
 	if _, err := b.Release(t.Context(), heavy); err != nil {
@@ -485,7 +506,8 @@ func TestDead(t *testing.T) {
 	<-wake
 	acquire(t, second, two)
 	state, err := second.Inspect(t.Context(), "k")
-	if err != nil || len(state.Holders) != 1 || state.Holders[0].Owner != two.Owner || len(state.Waiters) != 0 {
+	if err != nil || len(state.Holders) != 1 || state.Holders[0].Owner != two.Owner ||
+		len(state.Waiters) != 0 {
 		t.Errorf("Inspect = %+v, %v", state, err)
 	}
 }
@@ -572,7 +594,8 @@ func TestReboot(t *testing.T) {
 	early := claim("once")
 	early.NotBefore = 24 * time.Hour
 	var e *backend.EarlyError
-	if _, err := after.TryAcquire(t.Context(), early); !errors.As(err, &e) || e.RetryAfter < 23*time.Hour {
+	if _, err := after.TryAcquire(t.Context(), early); !errors.As(err, &e) ||
+		e.RetryAfter < 23*time.Hour {
 		t.Errorf("TryAcquire before the mark = %v, want to be refused for a day", err)
 	}
 }
@@ -655,8 +678,10 @@ func TestMarkAfterTheCalendarWasSetBack(t *testing.T) {
 		again := claim("k")
 		again.NotBefore = period
 		_, err := second.TryAcquire(t.Context(), again)
-		if !errors.As(err, &early) || early.RetryAfter > period+time.Minute || early.RetryAfter < period-time.Minute {
-			t.Errorf("a job after the calendar was set back by days = %v, want that it waits for %v", err, period)
+		if !errors.As(err, &early) || early.RetryAfter > period+time.Minute ||
+			early.RetryAfter < period-time.Minute {
+			t.Errorf("a job after the calendar was set back by days = %v, want that "+
+				"it waits for %v", err, period)
 		}
 	}
 }
@@ -695,7 +720,8 @@ func TestStuck(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stuck.Close()
-	if err := errors.Join(os.Remove(filebackend.LockOf(dir, "k")), syscall.Flock(int(stuck.Fd()), syscall.LOCK_EX)); err != nil {
+	if err := errors.Join(os.Remove(filebackend.LockOf(dir, "k")),
+		syscall.Flock(int(stuck.Fd()), syscall.LOCK_EX)); err != nil {
 		t.Fatal(err)
 	}
 	other := alone(t, dir)
@@ -751,21 +777,24 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// What was left by those who died is deleted when nobody can need it, also to be told that their leases ran out.
+// What was left by those who died is deleted when nobody can need it, also to be told that their
+// leases ran out.
 func TestSweep(t *testing.T) {
 	dir, last := folder(t), map[string]uint64{}
 	old := time.Now().Add(-48 * time.Hour)
-	// swept returns when the backend has swept, which it does as soon as it is open, and begins with
-	// the records and ends with temporary files.
+	// swept returns when the backend has swept, which it does as soon as it is open, and begins
+	// with the records and ends with temporary files.
 	sweptBy := func(open func() *filebackend.Backend) *filebackend.Backend {
 		t.Helper()
 		last := filepath.Join(dir, "temp-last")
-		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(last, nil, 0o600), os.Chtimes(last, old, old)); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(last, nil, 0o600),
+			os.Chtimes(last, old, old)); err != nil {
 			t.Fatal(err)
 		}
 		b := open()
 		storetest.Eventually(t, "sweep", func() error {
-			left, err := filepath.Glob(filepath.Join(dir, "temp-[lo]*")) // last and old, in any order
+			// last and old, in any order.
+			left, err := filepath.Glob(filepath.Join(dir, "temp-[lo]*"))
 			if len(left) > 0 {
 				return errors.New("not yet")
 			}
@@ -782,7 +811,8 @@ func TestSweep(t *testing.T) {
 	// holds has a process hold keys for a second, so long ago, and die if it is to.
 	holds := func(ago time.Duration, dies bool, keys ...string) (b *filebackend.Backend) {
 		t.Helper()
-		b = sweptBy(func() *filebackend.Backend { // before another one sweeps, who would be taken for it
+		// Before another one sweeps, who would be taken for it.
+		b = sweptBy(func() *filebackend.Backend {
 			b, err := filebackend.OpenBooted(t.Context(), dir, filebackend.BootClock()-ago)
 			if err != nil {
 				t.Fatal(err)
@@ -821,7 +851,8 @@ func TestSweep(t *testing.T) {
 	if err := os.Chtimes(temp, old, old); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Chtimes(b.ProcessPath(), old, old), os.Chtimes(owner.ProcessPath(), old, old)); err != nil {
+	if err := errors.Join(os.Chtimes(b.ProcessPath(), old, old),
+		os.Chtimes(owner.ProcessPath(), old, old)); err != nil {
 		t.Fatal(err)
 	}
 	aLeaseAgo := time.Now().Add(-backend.MaxTTL) // which would not be over
@@ -834,10 +865,15 @@ func TestSweep(t *testing.T) {
 			t.Errorf("%s: the next is told of token %d, want %d", key, g.TookOver, last[key])
 		}
 	}
-	gone := func(path string) bool { _, err := os.Stat(path); return errors.Is(err, os.ErrNotExist) }
+	gone := func(path string) bool {
+		_, err := os.Stat(path)
+		return errors.Is(err, os.ErrNotExist)
+	}
 	for path, want := range map[string]bool{
-		temp: true, fresh: false, b.ProcessPath(): true, owner.ProcessPath(): false, lately.ProcessPath(): false,
-		filebackend.RecordOf(dir, "dead"): true, filebackend.RecordOf(dir, "held"): true, filebackend.RecordOf(dir, "lost"): true,
+		temp: true, fresh: false, b.ProcessPath(): true, owner.ProcessPath(): false,
+		lately.ProcessPath():              false,
+		filebackend.RecordOf(dir, "dead"): true, filebackend.RecordOf(dir, "held"): true,
+		filebackend.RecordOf(dir, "lost"): true,
 		filebackend.RecordOf(dir, "mine"): false,
 	} {
 		if gone(path) != want {
@@ -846,18 +882,23 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// File systems by the numbers of the kernel's magic.h, as there are no servers of most of them here.
+// File systems by the numbers of the kernel's magic.h, as there are no servers of most of them
+// here.
 func TestFileSystems(t *testing.T) {
 	for name, magic := range map[string]uint32{
-		"NFS": 0x6969, "SMB": 0x517B, "CIFS": 0xFF534D42, "SMB2": 0xFE534D42, "Ceph": 0x00C36400, "AFS": 0x5346414F, "kAFS": 0x6B414653,
-		"Coda": 0x73757245, "9P": 0x01021997, "FUSE": 0x65735546, "OCFS2": 0x7461636F, "GFS2": 0x01161970, "Lustre": 0x0BD00BD0,
+		"NFS": 0x6969, "SMB": 0x517B, "CIFS": 0xFF534D42, "SMB2": 0xFE534D42, "Ceph": 0x00C36400,
+		"AFS": 0x5346414F, "kAFS": 0x6B414653,
+		"Coda": 0x73757245, "9P": 0x01021997, "FUSE": 0x65735546, "OCFS2": 0x7461636F,
+		"GFS2": 0x01161970, "Lustre": 0x0BD00BD0,
 	} {
-		if err := filebackend.RefuseShared("/dir", magic); !errors.Is(err, backend.ErrUnsafe) || !strings.Contains(err.Error(), "/dir") {
+		if err := filebackend.RefuseShared("/dir", magic); !errors.Is(err, backend.ErrUnsafe) ||
+			!strings.Contains(err.Error(), "/dir") {
 			t.Errorf("%s: %v, want ErrUnsafe and which folder", name, err)
 		}
 	}
 	for name, magic := range map[string]uint32{
-		"ext4": 0xEF53, "XFS": 0x58465342, "Btrfs": 0x9123683E, "tmpfs": 0x01021994, "overlay": 0x794C7630, "ZFS": 0x2FC12FC1, "F2FS": 0xF2F52010,
+		"ext4": 0xEF53, "XFS": 0x58465342, "Btrfs": 0x9123683E, "tmpfs": 0x01021994,
+		"overlay": 0x794C7630, "ZFS": 0x2FC12FC1, "F2FS": 0xF2F52010,
 	} {
 		if err := filebackend.RefuseShared("/dir", magic); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -880,8 +921,8 @@ func TestTimeNamespaces(t *testing.T) {
 	}
 }
 
-// A client is closed while a claim of it is left: the process lives for others, as its file is there
-// and locked. When somebody has removed the folder, there is a new one.
+// A client is closed while a claim of it is left: the process lives for others, as its file is
+// there and locked. When somebody has removed the folder, there is a new one.
 func TestProcessOfAClosedClient(t *testing.T) {
 	dir := folder(t)
 	processes := filepath.Join(dir, "processes")

@@ -26,7 +26,8 @@ const (
 	keysDir      = "keys"      // a record for each key, by the hash of the key
 	locksDir     = "locks"     // empty files that are locked while a record changes; they stay
 	processesDir = "processes" // an empty file for each process, which has it locked while it lives
-	forgottenDir = "forgotten" // up to when the clock was when keys were forgotten, for each shard that has forgotten one
+	// Up to when the clock was when keys were forgotten, for each shard that has forgotten one.
+	forgottenDir = "forgotten"
 	clockName    = "clock"
 	tempPrefix   = "temp-"
 )
@@ -125,7 +126,8 @@ func (f *folder) open(ctx context.Context) (err error) {
 	for i := range f.shards {
 		name := fmt.Sprintf("%02x", i)
 		f.shards[i] = shard{
-			folder: f, queue: make(chan struct{}, 1), turn: make(chan struct{}, 1), path: filepath.Join(f.dir, locksDir, name),
+			folder: f, queue: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+			path:          filepath.Join(f.dir, locksDir, name),
 			forgottenPath: filepath.Join(f.dir, forgottenDir, name),
 		}
 	}
@@ -202,7 +204,8 @@ type clock struct {
 func (f *folder) readClock(ctx context.Context) error {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return fmt.Errorf("%w: file:// needs to know which boot this is: %w", errors.ErrUnsupported, err)
+		return fmt.Errorf("%w: file:// needs to know which boot this is: %w", errors.ErrUnsupported,
+			err)
 	}
 	f.boot = strings.TrimSpace(string(boot))
 	path := filepath.Join(f.dir, clockName)
@@ -311,7 +314,9 @@ func (f *folder) path(name string) string { return filepath.Join(f.dir, keysDir,
 // nobody else reads or writes the record between its reading and its replacement. ids are the
 // claims that this process is heard of by this. With lasting, the change is on the disk afterwards;
 // with urgent, it is made before others of this process that wait.
-func (f *folder) change(ctx context.Context, key string, lasting, urgent bool, ids []string, verb func(*record.Record, time.Time)) error {
+func (f *folder) change(ctx context.Context, key string, lasting, urgent bool, ids []string,
+	verb func(*record.Record, time.Time),
+) error {
 	file := name(key)
 	unlock, err := f.shards[shardOf(file)].lock(ctx, urgent)
 	if err != nil {
@@ -361,8 +366,8 @@ func (f *folder) note(rec *keyFile) {
 	}
 }
 
-// look returns a record as it is now, without changing it. Files are replaced as a whole, so that needs
-// no lock. There is none (nil) if there is no file.
+// look returns a record as it is now, without changing it. Files are replaced as a whole, so that
+// needs no lock. There is none (nil) if there is no file.
 func (f *folder) look(file string) (*keyFile, time.Time, error) {
 	rec := &keyFile{}
 	content, err := read(f.path(file), rec)
@@ -379,10 +384,11 @@ func (f *folder) look(file string) (*keyFile, time.Time, error) {
 // A shard is the right to change the records of some keys.
 type shard struct {
 	folder *folder
-	queue  chan struct{} // of the goroutines of this process that are not urgent: one of them waits for turn
-	turn   chan struct{} // of the goroutines of this process
-	path   string
-	file   *os.File // with turn
+	// of the goroutines of this process that are not urgent: one of them waits for turn
+	queue chan struct{}
+	turn  chan struct{} // of the goroutines of this process
+	path  string
+	file  *os.File // with turn
 
 	forgottenPath string
 	forgotten     time.Time // what this process has written there; with turn
@@ -465,7 +471,9 @@ const forgottenAhead = time.Second
 // so it begins at what is written here, before the record goes, or later. What is written only
 // rises, as it follows the clock and is written by one at a time.
 func (s *shard) forget(path string, token uint64, lasting bool) error {
-	if last := time.UnixMicro(int64(token)); !last.Before(s.forgotten) { //nolint:gosec // the clock has passed it; safeguard: file-forgotten-again
+	//nolint:gosec // the clock has passed it
+	last := time.UnixMicro(int64(token)) // safeguard: file-forgotten-again
+	if !last.Before(s.forgotten) {
 		ahead := s.folder.base.Add(s.folder.clock() + forgottenAhead)
 		content, err := encode(format, ahead)
 		if err == nil {
@@ -492,7 +500,8 @@ func (s *shard) lastForgotten() (last time.Time) {
 }
 
 func (s *shard) stuck() error {
-	return fmt.Errorf("%w: %s is locked by a process that does not go on", backend.ErrNotServing, s.path)
+	return fmt.Errorf("%w: %s is locked by a process that does not go on", backend.ErrNotServing,
+		s.path)
 }
 
 // unlock does not close the file, as a child that is being started may have the descriptor too, and

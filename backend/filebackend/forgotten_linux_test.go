@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Whenever a key is forgotten, what its shard has noted for the clock of the next boot is above the key's
-// last token. It is noted ahead, so that keys which are forgotten within a second have one note.
+// Whenever a key is forgotten, what its shard has noted for the clock of the next boot is above the
+// key's last token. It is noted ahead, so that keys which are forgotten within a second have one
+// note.
 //
 // covers: K1
 func TestNoteIsAboveEveryForgottenToken(t *testing.T) {
@@ -48,7 +49,8 @@ func TestNoteIsAboveEveryForgottenToken(t *testing.T) {
 			t.Errorf("after %v: the record of a key that was forgotten: %v", of.at, err)
 		}
 		if noted := s.lastForgotten(); !noted.After(last) {
-			t.Errorf("after %v: a key was forgotten whose last token is of %v, and the next boot begins at %v",
+			t.Errorf("after %v: a key was forgotten whose last token is of %v, and the next "+
+				"boot begins at %v",
 				of.at, last, noted)
 		}
 		after, err := os.Lstat(s.forgottenPath)

@@ -24,9 +24,11 @@ func bootClock() time.Duration {
 // shared are the file systems whose files other machines may have as well, where flock may be
 // theirs alone and boot clocks are many.
 var shared = map[uint32]string{
-	unix.NFS_SUPER_MAGIC: "NFS", unix.SMB_SUPER_MAGIC: "SMB", unix.CIFS_SUPER_MAGIC: "CIFS", unix.SMB2_SUPER_MAGIC: "SMB",
-	unix.CEPH_SUPER_MAGIC: "Ceph", unix.AFS_SUPER_MAGIC: "AFS", unix.AFS_FS_MAGIC: "AFS", unix.CODA_SUPER_MAGIC: "Coda",
-	unix.V9FS_MAGIC: "9P", unix.FUSE_SUPER_MAGIC: "FUSE", unix.OCFS2_SUPER_MAGIC: "OCFS2",
+	unix.NFS_SUPER_MAGIC: "NFS", unix.SMB_SUPER_MAGIC: "SMB", unix.CIFS_SUPER_MAGIC: "CIFS",
+	unix.SMB2_SUPER_MAGIC: "SMB",
+	unix.CEPH_SUPER_MAGIC: "Ceph", unix.AFS_SUPER_MAGIC: "AFS", unix.AFS_FS_MAGIC: "AFS",
+	unix.CODA_SUPER_MAGIC: "Coda",
+	unix.V9FS_MAGIC:       "9P", unix.FUSE_SUPER_MAGIC: "FUSE", unix.OCFS2_SUPER_MAGIC: "OCFS2",
 	0x01161970: "GFS2", 0x0BD00BD0: "Lustre",
 }
 
@@ -37,7 +39,8 @@ func local(dir string) error {
 	if err := unix.Statfs(dir, &stat); err != nil {
 		return notDone(&os.PathError{Op: "statfs", Path: dir, Err: err})
 	}
-	if err := refuseShared(dir, uint32(stat.Type)); err != nil { //nolint:gosec // a magic number of 32 bits, sign-extended on some platforms
+	//nolint:gosec // a magic number of 32 bits, sign-extended on some platforms
+	if err := refuseShared(dir, uint32(stat.Type)); err != nil {
 		return err
 	}
 	offsets, err := os.ReadFile("/proc/self/timens_offsets")
@@ -47,11 +50,15 @@ func local(dir string) error {
 	return refuseTimeNamespace(string(offsets))
 }
 
-// refuseTimeNamespace refuses a process whose boot clock is not the machine's, by its timens_offsets.
+// refuseTimeNamespace refuses a process whose boot clock is not the machine's, by its
+// timens_offsets.
 func refuseTimeNamespace(offsets string) error {
 	for line := range strings.Lines(offsets) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "boottime" && (f[1] != "0" || f[2] != "0") { // safeguard: file-time-namespace
-			return fmt.Errorf("%w: this process is in a time namespace of its own, so its boot clock is not that of others", backend.ErrUnsafe)
+		f := strings.Fields(line)
+		own := len(f) == 3 && f[0] == "boottime" && (f[1] != "0" || f[2] != "0")
+		if own { // safeguard: file-time-namespace
+			return fmt.Errorf("%w: this process is in a time namespace of its own, so its boot "+
+				"clock is not that of others", backend.ErrUnsafe)
 		}
 	}
 	return nil
@@ -60,7 +67,8 @@ func refuseTimeNamespace(offsets string) error {
 // refuseShared refuses dir if its file system, by statfs's magic number, is one of those.
 func refuseShared(dir string, magic uint32) error {
 	if name, is := shared[magic]; is {
-		return fmt.Errorf("%w: %s is on %s, which other machines may use as well; locks need a file system of this machine", backend.ErrUnsafe, dir, name)
+		return fmt.Errorf("%w: %s is on %s, which other machines may use as well; locks need a "+
+			"file system of this machine", backend.ErrUnsafe, dir, name)
 	}
 	return nil
 }

@@ -16,5 +16,6 @@ func init() { backend.Register("file", open) }
 
 // open says why there is no file:// here.
 func open(context.Context, *url.URL) (backend.Backend, error) {
-	return nil, fmt.Errorf("%w: file:// needs flock, inotify and the boot clock of Linux, and this is %s", errors.ErrUnsupported, runtime.GOOS)
+	return nil, fmt.Errorf("%w: file:// needs flock, inotify and the boot clock of Linux, "+
+		"and this is %s", errors.ErrUnsupported, runtime.GOOS)
 }

@@ -38,7 +38,8 @@ func TestOneOpen(t *testing.T) {
 // that others keep busy may hold up a rename for seconds.
 func folder(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "holdfast-test-") //nolint:usetesting // t.TempDir is on the disk
+	//nolint:usetesting // t.TempDir is on the disk
+	dir, err := os.MkdirTemp("/dev/shm", "holdfast-test-")
 	if err != nil {
 		return filepath.Join(t.TempDir(), "locks")
 	}
@@ -63,7 +64,8 @@ func child(t *testing.T, dir string, ttl time.Duration, attr *syscall.SysProcAtt
 		t.Fatal(err)
 	}
 	p := &process{Cmd: exec.CommandContext(t.Context(), binary, "-test.run=^$")}
-	p.Env = append(os.Environ(), childEnv+"="+dir+" "+ttl.String(), "GORACE=halt_on_error=1 atexit_sleep_ms=10")
+	p.Env = append(os.Environ(), childEnv+"="+dir+" "+ttl.String(),
+		"GORACE=halt_on_error=1 atexit_sleep_ms=10")
 	p.SysProcAttr, p.Stderr = attr, os.Stderr
 	if p.in, err = p.StdinPipe(); err != nil {
 		t.Fatal(err)

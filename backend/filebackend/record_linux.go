@@ -22,9 +22,10 @@ import (
 
 // A keyFile is the content of a key's file.
 type keyFile struct {
-	Key   string
-	Boot  string            // the boot whose clock Base is for
-	Base  time.Time         // what the calendar said when that clock was 0; fixed for as long as the file is there
+	Key  string
+	Boot string // the boot whose clock Base is for
+	// what the calendar said when that clock was 0; fixed for as long as the file is there
+	Base  time.Time
 	By    map[string]string // by Claim.ID: the process that asked for it last
 	Image record.Record
 }
@@ -67,7 +68,8 @@ var errStranger = errors.New("not holdfast's")
 // decode undoes encode. What it refuses is no lock of ours, or not one to rely on.
 func decode(path string, content []byte, v any) error {
 	bad := func(why string) error {
-		return fmt.Errorf("%w: %s %s; it stays as it is until somebody deletes it, which frees the lock", backend.ErrForeign, path, why)
+		return fmt.Errorf("%w: %s %s; it stays as it is until somebody deletes it, which "+
+			"frees the lock", backend.ErrForeign, path, why)
 	}
 	head, body, whole := bytes.Cut(content, []byte{'\n'})
 	sum, ours := strings.CutPrefix(string(head), format)
@@ -115,7 +117,8 @@ func read(path string, v any) ([]byte, error) {
 // device without an end, nor waits, as it would for the writer of a FIFO. Anything else is
 // [backend.ErrForeign].
 func openRegular(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // safeguard: file-regular
+	// safeguard: file-regular
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO): // a link; a socket
 		return nil, fmt.Errorf("%w: %s is no regular file", backend.ErrForeign, path)
@@ -135,8 +138,8 @@ func openRegular(path string) (*os.File, error) {
 
 var syncFile = (*os.File).Sync // a variable for tests
 
-// replace puts content at path in one step. With lasting it is on the disk when that returns. An error
-// before the rename is a no, and all behind it is the disk's: an unknown answer.
+// replace puts content at path in one step. With lasting it is on the disk when that returns. An
+// error before the rename is a no, and all behind it is the disk's: an unknown answer.
 func (f *folder) replace(path string, content []byte, lasting bool) error {
 	if len(content) > maxFile { // nobody would read it
 		return notDone(fmt.Errorf("%s would be larger than %d bytes", path, maxFile))
@@ -204,15 +207,17 @@ func (f *folder) view(rec *keyFile) (now time.Time, err error) {
 		if _, known := dead[process]; !known && process != f.me {
 			dead[process] = f.dead(process)
 			if rec.Boot != f.boot && f.lives(process) { // safeguard: file-boot
-				return now, fmt.Errorf("%w: another machine uses the folder %s", backend.ErrUnsafe, f.dir)
+				return now, fmt.Errorf("%w: another machine uses the folder %s", backend.ErrUnsafe,
+					f.dir)
 			}
 		}
 	}
 	if rec.Boot != f.boot {
 		rec.Boot, rec.Base, rec.By, rec.Image = f.boot, f.base, nil, rec.Image.Lasting()
-		// If the calendar was set back, a mark would stand for that much longer. It was left by a hold
-		// whose token was the clock's, so its length from now on is long enough.
-		back := time.UnixMicro(int64(rec.Image.Token)).Sub(rec.Base.Add(f.clock())) //nolint:gosec // a time
+		// If the calendar was set back, a mark would stand for that much longer. It was left by a
+		// hold whose token was the clock's, so its length from now on is long enough.
+		//nolint:gosec // a time
+		back := time.UnixMicro(int64(rec.Image.Token)).Sub(rec.Base.Add(f.clock()))
 		if back > 0 {
 			rec.Image.Shift(-back) // safeguard: file-mark
 		}

@@ -53,8 +53,8 @@ func TestRenewalsGoFirst(t *testing.T) {
 	})
 }
 
-// Whoever gave up waiting for a shard that another process has leaves it to others of this process when
-// the shard is free, and to other processes.
+// Whoever gave up waiting for a shard that another process has leaves it to others of this process
+// when the shard is free, and to other processes.
 func TestGivenUpShardIsFree(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "shard")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
-// A process finds a record of which nothing is left any more, and until it has the shard another is granted the
-// key: the record stays.
+// A process finds a record of which nothing is left any more, and until it has the shard another is
+// granted the key: the record stays.
 //
 // covers: A1
 func TestSweepLooksAgain(t *testing.T) {
@@ -33,7 +33,10 @@ func TestSweepLooksAgain(t *testing.T) {
 		}
 	}
 	claim := func() backend.Claim {
-		return backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute, NoneInFlight: true}
+		return backend.Claim{
+			Key: "k", Owner: backend.NewOwner(), TTL: time.Minute,
+			NoneInFlight: true,
+		}
 	}
 	path, shard := RecordOf(dir, "k"), shardOf(name("k"))
 	owner, granted := opened(bootClock), claim()
@@ -70,7 +73,9 @@ func TestSweepLooksAgain(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	if _, err := sweeper.TryAcquire(t.Context(), claim()); !errors.Is(err, backend.ErrHeld) {
-		t.Errorf(history.Broken+"TryAcquire of a key that was granted while it was swept = %v, want %v", err, backend.ErrHeld)
+		t.Errorf(history.Broken+
+			"TryAcquire of a key that was granted while it was swept = %v, want %v", err,
+			backend.ErrHeld)
 	}
 	if err := owner.Renew(t.Context(), granted); err != nil {
 		t.Errorf("Renew by who was granted it = %v", err)

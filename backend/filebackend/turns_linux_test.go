@@ -104,7 +104,8 @@ func TestOneClock(t *testing.T) {
 				t.Fatalf("open = %v, before it has made a clock", err)
 			}
 			second := opened(b)
-			for len(b.shards[0].turn) == 0 && len(second) == 0 { // until it is at the file's lock, or past it
+			// Until it is at the file's lock, or past it.
+			for len(b.shards[0].turn) == 0 && len(second) == 0 {
 				time.Sleep(time.Millisecond)
 			}
 			close(write)
@@ -114,7 +115,8 @@ func TestOneClock(t *testing.T) {
 				}
 			}
 			if a.id != b.id || !a.base.Equal(b.base) {
-				t.Errorf("two clocks in one folder: %s from %v, and %s from %v", a.id, a.base, b.id, b.base)
+				t.Errorf("two clocks in one folder: %s from %v, and %s from %v", a.id, a.base, b.id,
+					b.base)
 			}
 		})
 	}

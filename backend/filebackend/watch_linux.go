@@ -44,8 +44,12 @@ func (f *folder) watcher() (*watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: inotify: %w", errors.ErrUnsupported, err)
 	}
-	w := &watcher{folder: f, file: os.NewFile(uintptr(fd), "inotify"), ended: make(chan struct{}), watched: map[string]int{}}
-	keys, err := unix.InotifyAddWatch(fd, filepath.Join(f.dir, keysDir), unix.IN_MOVED_TO|unix.IN_DELETE)
+	w := &watcher{
+		folder: f, file: os.NewFile(uintptr(fd), "inotify"), ended: make(chan struct{}),
+		watched: map[string]int{},
+	}
+	keys, err := unix.InotifyAddWatch(fd, filepath.Join(f.dir, keysDir),
+		unix.IN_MOVED_TO|unix.IN_DELETE)
 	if err == nil {
 		// The kernel closes the file of a process that ends.
 		_, err = unix.InotifyAddWatch(fd, filepath.Join(f.dir, processesDir), unix.IN_CLOSE_WRITE)
@@ -115,7 +119,8 @@ func (w *watcher) told(events []byte) bool {
 		watch := int32(binary.NativeEndian.Uint32(events))
 		mask := binary.NativeEndian.Uint32(events[4:])
 		length := int(binary.NativeEndian.Uint32(events[12:]))
-		file := strings.TrimRight(string(events[unix.SizeofInotifyEvent:unix.SizeofInotifyEvent+length]), "\x00")
+		file := strings.TrimRight(
+			string(events[unix.SizeofInotifyEvent:unix.SizeofInotifyEvent+length]), "\x00")
 		events = events[unix.SizeofInotifyEvent+length:]
 		switch {
 		case mask&unix.IN_IGNORED != 0:

@@ -33,7 +33,9 @@ func waitsAnHour(t *testing.T) {
 	time.AfterFunc(time.Hour, func() { _ = g.Unlock() }) // renewed 1080 times until then
 
 	began := time.Now()
-	err = locker.Do(t.Context(), l, "sku-1", func(ctx context.Context, _ struct{}) error { return ctx.Err() })
+	err = locker.Do(t.Context(), l, "sku-1", func(ctx context.Context, _ struct{}) error {
+		return ctx.Err()
+	})
 	if waited := time.Since(began); err != nil || waited != time.Hour {
 		t.Error(fmt.Errorf("waited %v: %w", waited, err))
 	}

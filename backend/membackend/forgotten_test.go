@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend/membackend"
 )
 
-// A key that was forgotten goes on above every token that it had, also if another with lower tokens was
-// forgotten after it: the clock is no help where it has been set back.
+// A key that was forgotten goes on above every token that it had, also if another with lower tokens
+// was forgotten after it: the clock is no help where it has been set back.
 //
 // covers: K1
 func TestTokensOfForgottenKeysRise(t *testing.T) {
@@ -38,8 +38,8 @@ func TestTokensOfForgottenKeysRise(t *testing.T) {
 	}
 }
 
-// Whoever was stopped for longer than its lease may wake up, renew and release: it has lost the lock, and the
-// next is told of it all the same, for a minute. Then nothing of the key is left.
+// Whoever was stopped for longer than its lease may wake up, renew and release: it has lost the
+// lock, and the next is told of it all the same, for a minute. Then nothing of the key is left.
 //
 // covers: G6
 func TestWhoDiedIsToldOfForAMinute(t *testing.T) {
@@ -47,7 +47,10 @@ func TestWhoDiedIsToldOfForAMinute(t *testing.T) {
 		b := membackend.New()
 		defer b.Close()
 		claim := func(key string) backend.Claim {
-			return backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: time.Second, NoneInFlight: true}
+			return backend.Claim{
+				Key: key, Owner: backend.NewOwner(), TTL: time.Second,
+				NoneInFlight: true,
+			}
 		}
 		acquire := func(c backend.Claim) backend.Grant {
 			t.Helper()
@@ -79,8 +82,8 @@ func TestWhoDiedIsToldOfForAMinute(t *testing.T) {
 	})
 }
 
-// A client that is closed twice, as by a defer behind a Close, is one client less: the store of a name is there
-// until the last is closed.
+// A client that is closed twice, as by a defer behind a Close, is one client less: the store of a
+// name is there until the last is closed.
 func TestClientIsClosedTwice(t *testing.T) {
 	a, b := open(t), open(t)
 	defer b.Close()

@@ -24,19 +24,21 @@ import (
 
 func init() { backend.Register("mem", open) }
 
-// A store is what its clients share: a record for each key. Every verb is one critical section of mu, which
-// makes it atomic.
+// A store is what its clients share: a record for each key. Every verb is one critical section of
+// mu, which makes it atomic.
 type store struct {
-	hub     waiting.Hub[backend.Wake]
-	changes waiting.Hub[struct{}] // who holds, by key; see Observe. The end of a lease is not signalled
-	id      string                // of this memory: another store has another, also if it follows this one
-	opens   time.Time             // nothing is granted before
-	grace   time.Duration         // Config.Quarantine
+	hub waiting.Hub[backend.Wake]
+	// who holds, by key; see Observe. The end of a lease is not signalled
+	changes waiting.Hub[struct{}]
+	id      string        // of this memory: another store has another, also if it follows this one
+	opens   time.Time     // nothing is granted before
+	grace   time.Duration // Config.Quarantine
 
-	mu        sync.Mutex
-	records   map[string]*record.Record // by key; one that is not there is free, and nobody waits
-	floor     uint64                    // the last token of all records that were forgotten
-	observers int                       // of any key; while there are none nobody is told of changes
+	mu      sync.Mutex
+	records map[string]*record.Record // by key; one that is not there is free, and nobody waits
+	floor   uint64                    // the last token of all records that were forgotten
+	// of any key; while there are none nobody is told of changes
+	observers int
 }
 
 // Backend is one client of a store in memory.
@@ -100,15 +102,19 @@ func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 	now := time.Now()
 	r := s.at(c.Key, now)
 	defer s.done(c.Key, r, now)
-	// Until the holds that an earlier memory may have had are over. There is nothing in this one before,
-	// so there is nothing to repeat or to hand over either.
+	// Until the holds that an earlier memory may have had are over. There is nothing in this one
+	// before, so there is nothing to repeat or to hand over either.
 	if now.Before(s.opens) { // safeguard: mem-quarantine
-		return backend.Grant{}, &backend.QuarantineError{RetryAfter: s.opens.Sub(now), Why: "restarted"}
+		return backend.Grant{}, &backend.QuarantineError{
+			RetryAfter: s.opens.Sub(now),
+			Why:        "restarted",
+		}
 	}
 	return r.Acquire(c, now)
 }
 
-// outlasted refuses a claim whose hold would outlast the quarantine of a store that follows this one.
+// outlasted refuses a claim whose hold would outlast the quarantine of a store that follows this
+// one.
 func (s *store) outlasted(c backend.Claim) error {
 	reason := "is over the store's quarantine of " + s.grace.String()
 	return &backend.InvalidError{Field: "ttl", Value: c.TTL.String(), Reason: reason}
@@ -179,7 +185,8 @@ func (b *Backend) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]err
 
 // together makes one verb about the claims of each key.
 func (s *store) together(
-	claims []backend.Claim, groups [][]int, answers []error, verb func(*record.Record, []backend.Claim, time.Time) []error,
+	claims []backend.Claim, groups [][]int, answers []error,
+	verb func(*record.Record, []backend.Claim, time.Time) []error,
 ) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,8 +198,8 @@ func (s *store) together(
 	})
 }
 
-// Watch implements [backend.Backend]. Releases signal, and grants to claims that are queued. A lease
-// that runs out does not, see HeldError.RetryAfter.
+// Watch implements [backend.Backend]. Releases signal, and grants to claims that are queued. A
+// lease that runs out does not, see HeldError.RetryAfter.
 func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	if err := backend.ValidateKey(c.Key); err != nil {
 		return nil, err
@@ -272,7 +279,9 @@ func (s *store) list(prefix string) (all []backend.Listed) {
 }
 
 // ForceRelease implements [backend.Backend].
-func (b *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+func (b *Backend) ForceRelease(ctx context.Context, key string,
+	token uint64,
+) (backend.Holder, error) {
 	return backend.ForceReleaseBy(ctx, b, key, token)
 }
 
@@ -293,12 +302,12 @@ func (b *Backend) Saved(ctx context.Context, key string) ([]byte, error) {
 	return nil, nil
 }
 
-// looks is how many records a verb looks at in passing. A verb adds one at most, so what is left behind by
-// keys that nobody asks for again stays in proportion to what is alive.
+// looks is how many records a verb looks at in passing. A verb adds one at most, so what is left
+// behind by keys that nobody asks for again stays in proportion to what is alive.
 const looks = 2
 
-// at returns key's record, after a look at others, in the order of a map, which is random. The caller has
-// mu, and ends with done.
+// at returns key's record, after a look at others, in the order of a map, which is random. The
+// caller has mu, and ends with done.
 func (s *store) at(key string, now time.Time) *record.Record {
 	looked := 0
 	for other, r := range s.records {
@@ -317,8 +326,9 @@ func (s *store) at(key string, now time.Time) *record.Record {
 	return r
 }
 
-// done tells what a verb has changed in key's record, only now that it is made: a waiter that was woken
-// before would find the key held and sleep again. It forgets the record if nothing is left. The caller has mu.
+// done tells what a verb has changed in key's record, only now that it is made: a waiter that was
+// woken before would find the key held and sleep again. It forgets the record if nothing is left.
+// The caller has mu.
 func (s *store) done(key string, r *record.Record, now time.Time) {
 	if r.NewHolders && s.observers > 0 {
 		s.changes.Wake(key, struct{}{})
@@ -352,8 +362,10 @@ func (b *Backend) Identity(ctx context.Context) (string, error) { return b.store
 // Diagnose implements [backend.Backend].
 func (b *Backend) Diagnose(ctx context.Context) ([]backend.Finding, error) {
 	return []backend.Finding{{
-		Check: "processes", Level: backend.Warn, Text: "locks are in the memory of one process, and keep no other process out",
-		Change: "nothing, for tests and for one process; else name file:///DIR for those of one machine, or a server",
+		Check: "processes", Level: backend.Warn,
+		Text: "locks are in the memory of one process, and keep no other process out",
+		Change: "nothing, for tests and for one process; else name file:///DIR for those of one " +
+			"machine, or a server",
 	}}, b.ready(ctx)
 }
 
@@ -376,7 +388,10 @@ var named struct {
 // store, as they would on a server; it goes with its last client.
 func open(_ context.Context, u *url.URL) (backend.Backend, error) {
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" || (u.Path != "" && u.Path != "/") {
-		return nil, &backend.InvalidError{Field: "url", Reason: "mem:// takes a name and nothing else, as in mem://shop"}
+		return nil, &backend.InvalidError{
+			Field:  "url",
+			Reason: "mem:// takes a name and nothing else, as in mem://shop",
+		}
 	}
 	name := u.Host
 	named.Lock()

@@ -19,7 +19,8 @@ func TestQuarantine(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		_, err := b.TryAcquire(t.Context(), c)
 		var q *backend.QuarantineError
-		if !errors.As(err, &q) || q.RetryAfter != 40*time.Second || backend.AnswerOf(err) != backend.No || backend.Refused(err) {
+		if !errors.As(err, &q) || q.RetryAfter != 40*time.Second ||
+			backend.AnswerOf(err) != backend.No || backend.Refused(err) {
 			t.Errorf("TryAcquire = %v, want a definite no for 40s, which is no refusal", err)
 		}
 		if err := b.Renew(t.Context(), c); !errors.Is(err, backend.ErrLost) {
@@ -30,19 +31,24 @@ func TestQuarantine(t *testing.T) {
 		}
 		time.Sleep(q.RetryAfter)
 		if _, err := b.TryAcquire(t.Context(), c); !errors.Is(err, backend.ErrLost) {
-			t.Errorf("TryAcquire of what was released meanwhile = %v, want ErrLost: tombstones work in quarantine", err)
+			t.Errorf("TryAcquire of what was released meanwhile = %v, want ErrLost: tombstones "+
+				"work in quarantine", err)
 		}
 		c.Owner = backend.NewOwner()
 		if _, err := b.TryAcquire(t.Context(), c); err != nil {
 			t.Errorf("TryAcquire when it is over = %v", err)
 		}
 		c.TTL++
-		for what, err := range map[string]error{"Renew": b.Renew(t.Context(), c), "TryAcquire": func() error {
-			_, err := b.TryAcquire(t.Context(), c)
-			return err
-		}()} {
+		for what, err := range map[string]error{
+			"Renew": b.Renew(t.Context(), c),
+			"TryAcquire": func() error {
+				_, err := b.TryAcquire(t.Context(), c)
+				return err
+			}(),
+		} {
 			if !errors.Is(err, backend.ErrInvalid) {
-				t.Errorf("%s with a lease that outlasts the quarantine = %v, want ErrInvalid", what, err)
+				t.Errorf("%s with a lease that outlasts the quarantine = %v, want ErrInvalid", what,
+					err)
 			}
 		}
 	})
@@ -63,7 +69,8 @@ func TestIdentity(t *testing.T) {
 		return id
 	}
 	if id(b) != id(client) || id(b) == id(other) {
-		t.Errorf("two clients of one store are %q and %q, another store is %q", id(b), id(client), id(other))
+		t.Errorf("two clients of one store are %q and %q, another store is %q", id(b), id(client),
+			id(other))
 	}
 	if err := client.Close(); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// measured is the server of which HOLDFAST_POSTGRES has the URL, or one that writes nothing to a disk.
+// measured is the server of which HOLDFAST_POSTGRES has the URL, or one that writes nothing to a
+// disk.
 func measured(b *testing.B) string {
 	if url := os.Getenv("HOLDFAST_POSTGRES"); url != "" {
 		return url
@@ -22,11 +23,12 @@ func measured(b *testing.B) string {
 	return server(b).URL()
 }
 
-// BenchmarkPair has a client lock and unlock a key, and in turns with that update a row twice by the same pool. It says
-// what became of the table, by the server's statistics.
+// BenchmarkPair has a client lock and unlock a key, and in turns with that update a row twice by
+// the same pool. It says what became of the table, by the server's statistics.
 func BenchmarkPair(b *testing.B) {
 	p := pool(b, measured(b))
-	if _, err := p.Exec(b.Context(), `DROP TABLE IF EXISTS bare; CREATE TABLE bare (key bytea PRIMARY KEY, value bytea) WITH (fillfactor = 50);
+	if _, err := p.Exec(b.Context(), `DROP TABLE IF EXISTS bare;
+		CREATE TABLE bare (key bytea PRIMARY KEY, value bytea) WITH (fillfactor = 50);
 		INSERT INTO bare VALUES ('k')`); err != nil {
 		b.Fatal(err)
 	}
@@ -44,7 +46,8 @@ func BenchmarkPair(b *testing.B) {
 	for b.Loop() {
 		began := time.Now()
 		for range 2 {
-			if _, err := p.Exec(b.Context(), "UPDATE bare SET value = $1 WHERE key = 'k'", make([]byte, 100)); err != nil {
+			if _, err := p.Exec(b.Context(), "UPDATE bare SET value = $1 WHERE key = 'k'",
+				make([]byte, 100)); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -62,11 +65,15 @@ func BenchmarkPair(b *testing.B) {
 	median(b, "pair", pair)
 	time.Sleep(1200 * time.Millisecond) // until the server's processes have told their figures
 	var inserts, updates, hot, size, index int64
-	if err := p.QueryRow(b.Context(), `SELECT n_tup_ins, n_tup_upd, n_tup_hot_upd, pg_relation_size(relid), pg_indexes_size(relid)
-		FROM pg_stat_user_tables WHERE relname = $1`, DefaultTable).Scan(&inserts, &updates, &hot, &size, &index); err != nil {
+	err = p.QueryRow(b.Context(), `SELECT n_tup_ins, n_tup_upd, n_tup_hot_upd,
+			pg_relation_size(relid), pg_indexes_size(relid)
+		FROM pg_stat_user_tables WHERE relname = $1`,
+		DefaultTable).Scan(&inserts, &updates, &hot, &size, &index)
+	if err != nil {
 		b.Fatal(err)
 	}
-	b.Logf("%d pairs: %d inserts, %d updates, %d of them HOT; the table has %d bytes, its index %d", len(pair), inserts, updates, hot, size, index)
+	b.Logf("%d pairs: %d inserts, %d updates, %d of them HOT; the table has %d bytes, its index %d",
+		len(pair), inserts, updates, hot, size, index)
 }
 
 func median(b *testing.B, what string, took []time.Duration) {
@@ -75,7 +82,8 @@ func median(b *testing.B, what string, took []time.Duration) {
 	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1e6, what+"-ms/p99")
 }
 
-// BenchmarkHandOver is the time from a release to the wake-up of the next in the queue, who is of another client.
+// BenchmarkHandOver is the time from a release to the wake-up of the next in the queue, who is of
+// another client.
 func BenchmarkHandOver(b *testing.B) {
 	url := measured(b)
 	one, other := opened(b, url), opened(b, url)
@@ -108,7 +116,8 @@ func BenchmarkHandOver(b *testing.B) {
 	median(b, "hand-over", took)
 }
 
-// BenchmarkWaiters is what 200 waiters of a key cost the server, who are of ten clients, while it is held.
+// BenchmarkWaiters is what 200 waiters of a key cost the server, who are of ten clients, while it
+// is held.
 func BenchmarkWaiters(b *testing.B) {
 	url := measured(b)
 	holder, _ := counted(b, url)

@@ -14,19 +14,24 @@ func (b *Backend) Diagnose(ctx context.Context) (all []backend.Finding, err erro
 	}
 	var version, sync, pages, names string
 	var standbys int
-	err = b.store.ask(ctx, `SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
-		current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication)`, nil, &version, &sync, &pages, &names, &standbys)
+	err = b.store.ask(ctx, `SELECT current_setting('server_version'), current_setting('fsync'),
+			current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
+			(SELECT count(*) FROM pg_stat_replication)`,
+		nil, &version, &sync, &pages, &names, &standbys)
 	if err != nil {
 		return nil, err
 	}
 	find("version", backend.OK, "PostgreSQL "+version, "")
 	if sync == "off" || pages == "off" {
-		find("durability", backend.Fail, "a loss of power can take locks that were granted", "set fsync and full_page_writes to on")
+		find("durability", backend.Fail, "a loss of power can take locks that were granted",
+			"set fsync and full_page_writes to on")
 	} else {
 		find("durability", backend.OK, "what is committed outlives a crash", "")
 	}
 	if standbys > 0 && names == "" {
-		find("standbys", backend.Warn, fmt.Sprintf("%d, none of which is synchronous: a failover can lose the last locks", standbys),
+		find("standbys", backend.Warn,
+			fmt.Sprintf("%d, none of which is synchronous: a failover can lose the last locks",
+				standbys),
 			"set synchronous_standby_names")
 	}
 	if b.store.poll {
@@ -34,7 +39,8 @@ func (b *Backend) Diagnose(ctx context.Context) (all []backend.Finding, err erro
 	}
 	conn, err := b.store.listen(ctx)
 	if err != nil {
-		find("notices", backend.Warn, "who waits is not told, and asks from time to time: "+err.Error(), "open with poll=250ms, or without a pooler")
+		find("notices", backend.Warn, "who waits is not told, and asks from time to time: "+
+			err.Error(), "open with poll=250ms, or without a pooler")
 		return all, nil
 	}
 	hangUp(conn)

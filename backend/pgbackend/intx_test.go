@@ -44,8 +44,8 @@ func taken(t *testing.T, b backend.Backend, c backend.Claim) (g backend.Grant) {
 	return g
 }
 
-// A holder that was paused, and whose lease was taken over meanwhile, cannot commit; nor one that has released, nor
-// whoever makes a token up.
+// A holder that was paused, and whose lease was taken over meanwhile, cannot commit; nor one that
+// has released, nor whoever makes a token up.
 //
 // covers: B11
 func TestPausedHolder(t *testing.T) {
@@ -56,19 +56,26 @@ func TestPausedHolder(t *testing.T) {
 	g := acquired(t, b, paused)
 	next := claim(key)
 	after := taken(t, other, next)
-	for name, token := range map[string]uint64{"the paused one": g.Token, "nobody": after.Token + 1, "token 0": 0} {
+	for name, token := range map[string]uint64{
+		"the paused one": g.Token, "nobody": after.Token + 1,
+		"token 0": 0,
+	} {
 		want(t, name, InTx(t.Context(), begin(t, p, ""), key, token), backend.ErrLost)
 	}
-	want(t, "another key", InTx(t.Context(), begin(t, p, ""), key+"x", after.Token), backend.ErrLost)
+	want(t, "another key", InTx(t.Context(), begin(t, p, ""), key+"x", after.Token),
+		backend.ErrLost)
 	want(t, "the holder", InTx(t.Context(), begin(t, p, ""), key, after.Token), nil)
 	want(t, "with a table", InTx(t.Context(), begin(t, p, ""), key, after.Token, DefaultTable), nil)
-	want(t, "with another's name", InTx(t.Context(), begin(t, p, ""), key, after.Token, "x; DROP"), backend.ErrInvalid)
+	want(t, "with another's name", InTx(t.Context(), begin(t, p, ""), key, after.Token, "x; DROP"),
+		backend.ErrInvalid)
 	for _, isolation := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
-		want(t, string(isolation), InTx(t.Context(), begin(t, p, isolation), key, after.Token), backend.ErrInvalid)
+		want(t, string(isolation), InTx(t.Context(), begin(t, p, isolation), key, after.Token),
+			backend.ErrInvalid)
 	}
 }
 
-// A client that is closed, or sweeps, when the lease of its hold is over leaves the row alone: a transaction may keep the hold.
+// A client that is closed, or sweeps, when the lease of its hold is over leaves the row alone: a
+// transaction may keep the hold.
 //
 // covers: B11
 func TestSweepOfAKeptHold(t *testing.T) {
@@ -97,16 +104,21 @@ func TestSweepOfAKeptHold(t *testing.T) {
 	}
 }
 
-// Who comes while a statement is ending the hold, and has seen it, waits for that and finds it ended: another that
-// would end it, as an operator and its holder may, and a transaction that would keep it.
+// Who comes while a statement is ending the hold, and has seen it, waits for that and finds it
+// ended: another that would end it, as an operator and its holder may, and a transaction that would
+// keep it.
 //
 // covers: B11
 func TestAHoldThatIsEnding(t *testing.T) {
 	url := server(t).URL()
 	b, p := opened(t, url), pool(t, url)
 	for name, comes := range map[string]func(c backend.Claim, token uint64, tx pgx.Tx) error{
-		"Release": func(c backend.Claim, _ uint64, _ pgx.Tx) error { return storetest.Release(t.Context(), b, c) },
-		"InTx":    func(c backend.Claim, token uint64, tx pgx.Tx) error { return InTx(t.Context(), tx, c.Key, token) },
+		"Release": func(c backend.Claim, _ uint64, _ pgx.Tx) error {
+			return storetest.Release(t.Context(), b, c)
+		},
+		"InTx": func(c backend.Claim, token uint64, tx pgx.Tx) error {
+			return InTx(t.Context(), tx, c.Key, token)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := claim(storetest.Key(t))
@@ -127,7 +139,8 @@ func TestAHoldThatIsEnding(t *testing.T) {
 			go func() { second <- comes(c, g.Token, tx) }()
 			storetest.Eventually(t, "the second to wait for the first", func() error {
 				var waiting int
-				const query = `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
+				const query = `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = ` +
+					`'Lock' AND datname = current_database()`
 				if err := p.QueryRow(t.Context(), query).Scan(&waiting); err != nil {
 					return err
 				}
@@ -147,8 +160,9 @@ func TestAHoldThatIsEnding(t *testing.T) {
 	}
 }
 
-// A transaction in flight keeps the hold, also when its lease is over: nobody is granted the key, whichever verb
-// it is that would, until it has ended. The holder renews meanwhile, and others queue and keep their places.
+// A transaction in flight keeps the hold, also when its lease is over: nobody is granted the key,
+// whichever verb it is that would, until it has ended. The holder renews meanwhile, and others
+// queue and keep their places.
 //
 // covers: B11, W2
 func TestCommitInFlight(t *testing.T) {
@@ -177,12 +191,15 @@ func TestCommitInFlight(t *testing.T) {
 			for start := time.Now(); time.Since(start) < 4*holder.TTL; time.Sleep(holder.TTL / 8) {
 				for place, c := range []backend.Claim{first, second} {
 					var held *backend.HeldError
-					if _, err := other.TryAcquire(t.Context(), c); !errors.As(err, &held) || held.Position != place+1 {
-						t.Fatalf("while a transaction is in flight: %v, want a HeldError at place %d", err, place+1)
+					if _, err := other.TryAcquire(t.Context(), c); !errors.As(err, &held) ||
+						held.Position != place+1 {
+						t.Fatalf("while a transaction is in flight: %v, want a "+
+							"HeldError at place %d", err, place+1)
 					}
 				}
 				answers, err := other.Heartbeat(t.Context(), []backend.Claim{first, second})
-				if want(t, "Heartbeat", err, nil); !errors.Is(answers[0], backend.ErrHeld) || !errors.Is(answers[1], backend.ErrHeld) {
+				if want(t, "Heartbeat", err, nil); !errors.Is(answers[0], backend.ErrHeld) ||
+					!errors.Is(answers[1], backend.ErrHeld) {
 					t.Fatalf("Heartbeat = %v, want ErrHeld for both", answers)
 				}
 			}
@@ -194,19 +211,22 @@ func TestCommitInFlight(t *testing.T) {
 			if after := taken(t, other, first); after.Token <= g.Token {
 				t.Errorf("token %d after %d", after.Token, g.Token)
 			}
-			want(t, "InTx of who lost it", InTx(t.Context(), begin(t, p, ""), key, g.Token), backend.ErrLost)
+			want(t, "InTx of who lost it", InTx(t.Context(), begin(t, p, ""), key, g.Token),
+				backend.ErrLost)
 		})
 	}
 }
 
-// Holders whose leases end at any moment, and are taken over, write under InTx: what one commits is never behind what
-// a later one has committed, without a look at any token by the data, or at any clock.
+// Holders whose leases end at any moment, and are taken over, write under InTx: what one commits is
+// never behind what a later one has committed, without a look at any token by the data, or at any
+// clock.
 //
 // covers: B11
 func TestCommitsInOrder(t *testing.T) {
 	url := server(t).URL()
 	p := pool(t, url)
-	if _, err := p.Exec(t.Context(), "CREATE TABLE data (token bigint); INSERT INTO data VALUES (0)"); err != nil {
+	if _, err := p.Exec(t.Context(),
+		"CREATE TABLE data (token bigint); INSERT INTO data VALUES (0)"); err != nil {
 		t.Fatal(err)
 	}
 	key := storetest.Key(t)
@@ -239,11 +259,13 @@ func TestCommitsInOrder(t *testing.T) {
 					}
 					pause()
 					var before uint64
-					if err := tx.QueryRow(t.Context(), "SELECT token FROM data").Scan(&before); err != nil {
+					if err := tx.QueryRow(t.Context(),
+						"SELECT token FROM data").Scan(&before); err != nil {
 						return err
 					}
 					if before > g.Token {
-						t.Errorf("a holder with token %d writes after one with %d has committed", g.Token, before)
+						t.Errorf("a holder with token %d writes after one with %d has committed",
+							g.Token, before)
 					}
 					_, err := tx.Exec(t.Context(), "UPDATE data SET token = $1", g.Token)
 					return err
@@ -265,6 +287,7 @@ func TestCommitsInOrder(t *testing.T) {
 	workers.Wait()
 	t.Logf("%d committed, %d lost the lock", committed, lost)
 	if committed < 10 || lost < 2 {
-		t.Errorf("%d transactions committed, and %d lost the lock: nothing was tried", committed, lost)
+		t.Errorf("%d transactions committed, and %d lost the lock: nothing was tried", committed,
+			lost)
 	}
 }

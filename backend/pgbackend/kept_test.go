@@ -16,8 +16,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
-// A hold that is so old that its release leaves no row is kept by a transaction in flight like any other: the
-// release is refused and deletes nothing, and nobody is granted the key, until the transaction has ended.
+// A hold that is so old that its release leaves no row is kept by a transaction in flight like any
+// other: the release is refused and deletes nothing, and nobody is granted the key, until the
+// transaction has ended.
 //
 // covers: B11
 func TestDeleteInFlight(t *testing.T) {
@@ -49,8 +50,9 @@ func TestDeleteInFlight(t *testing.T) {
 	}
 }
 
-// A client that was suspended guesses a time that is long past. It is the server's clock that decides when it
-// changes a row that it knows, or makes one: its lease lasts. Nor is a lease over for one that is ahead.
+// A client that was suspended guesses a time that is long past. It is the server's clock that
+// decides when it changes a row that it knows, or makes one: its lease lasts. Nor is a lease over
+// for one that is ahead.
 //
 // covers: A13, B13
 func TestWrongGuess(t *testing.T) {
@@ -73,7 +75,8 @@ func TestWrongGuess(t *testing.T) {
 		acquired(t, b, before)
 		want(t, "Release", storetest.Release(t.Context(), b, before), nil)
 		known(t, key)
-		for _, key := range []string{key, storetest.Key(t)} { // a row that is changed, and one that is made
+		// A row that is changed, and one that is made.
+		for _, key := range []string{key, storetest.Key(t)} {
 			wrong(-10 * time.Minute)
 			acquired(t, b, claim(key))
 			_, err := other.TryAcquire(t.Context(), claim(key))
@@ -91,8 +94,9 @@ func TestWrongGuess(t *testing.T) {
 	})
 }
 
-// A parting is a connection to a server that, when told to, shuts down after the commit of a statement about
-// a key and before its answer: what the client reads instead is the FATAL error that a shutdown sends.
+// A parting is a connection to a server that, when told to, shuts down after the commit of a
+// statement about a key and before its answer: what the client reads instead is the FATAL error
+// that a shutdown sends.
 type parting struct {
 	net.Conn
 	key  []byte
@@ -136,8 +140,9 @@ func (c *parting) Read(p []byte) (int, error) {
 	return c.last.Read(p)
 }
 
-// A FATAL error of a server that shuts down is no answer: the statement may have been committed before. So an
-// attempt that ends with it may have the lock, and a repeated one finds it; and a release may be one.
+// A FATAL error of a server that shuts down is no answer: the statement may have been committed
+// before. So an attempt that ends with it may have the lock, and a repeated one finds it; and a
+// release may be one.
 //
 // covers: A2, A3
 func TestFatalAfterTheCommit(t *testing.T) {

@@ -26,14 +26,15 @@ func init() {
 // DefaultTable is where locks are kept if nothing else is said.
 const DefaultTable = "holdfast_locks"
 
-// A Config says how a database is used. The zero Config is for one that is reached without a pooler.
+// A Config says how a database is used. The zero Config is for one that is reached without a
+// pooler.
 type Config struct {
-	// Table is where the locks are: lower-case letters, digits and underscores, or two such names with
-	// a dot between them, the first of which is a schema. Default [DefaultTable].
+	// Table is where the locks are: lower-case letters, digits and underscores, or two such names
+	// with a dot between them, the first of which is a schema. Default [DefaultTable].
 	Table string
 
-	// Poll, if it is not 0, has what somebody waits for read so often, and no connection listen: for a
-	// pooler that gives each transaction another connection, as PgBouncer does.
+	// Poll, if it is not 0, has what somebody waits for read so often, and no connection listen:
+	// for a pooler that gives each transaction another connection, as PgBouncer does.
 	Poll time.Duration
 }
 
@@ -45,10 +46,11 @@ type Backend struct {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New returns a backend on a program's pool, which stays the program's to close, after the backend. It asks
-// the server once: it makes the table if that is missing (a missing right is a *[RightsError]), and
-// refuses to work without synchronous commits ([backend.ErrUnsafe]), or on a standby. Backends of one table
-// keep the same locks. While anybody waits or observes, one connection of the pool listens.
+// New returns a backend on a program's pool, which stays the program's to close, after the backend.
+// It asks the server once: it makes the table if that is missing (a missing right is a
+// *[RightsError]), and refuses to work without synchronous commits ([backend.ErrUnsafe]), or on a
+// standby. Backends of one table keep the same locks. While anybody waits or observes, one
+// connection of the pool listens.
 func New(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Backend, error) {
 	s, use, err := newStore(ctx, pool, cfg)
 	if err != nil {
@@ -67,7 +69,10 @@ func newStore(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*store, reco
 		last: map[string]remembered{}, turns: map[string]chan struct{}{},
 	}
 	identity, err := s.check(ctx)
-	use := record.Config{Name: "postgres", Skew: skew, Poll: cfg.Poll, Keys: s.keys, Identity: identity, Close: s.close}
+	use := record.Config{
+		Name: "postgres", Skew: skew, Poll: cfg.Poll, Keys: s.keys,
+		Identity: identity, Close: s.close,
+	}
 	if cfg.Poll == 0 {
 		use.Watch = s.watch
 	}
@@ -81,16 +86,22 @@ func (cfg *Config) validate() error {
 	case !tableForm.MatchString(cfg.Table):
 		return &backend.InvalidError{
 			Field: "lock_table", Value: cfg.Table,
-			Reason: "is not a name of lower-case letters, digits and _, nor two such names with a dot between them",
+			Reason: "is not a name of lower-case letters, digits and _, nor two such names with " +
+				"a dot between them",
 		}
 	case cfg.Poll != 0 && (cfg.Poll < time.Millisecond || cfg.Poll > time.Minute):
-		return &backend.InvalidError{Field: "poll", Value: cfg.Poll.String(), Reason: "is not between 1ms and 1m"}
+		return &backend.InvalidError{
+			Field: "poll", Value: cfg.Poll.String(),
+			Reason: "is not between 1ms and 1m",
+		}
 	}
 	return nil
 }
 
 // quoted is the table's name in a statement, which may be a word of SQL's.
-func (cfg *Config) quoted() string { return pgx.Identifier(strings.Split(cfg.Table, ".")).Sanitize() }
+func (cfg *Config) quoted() string {
+	return pgx.Identifier(strings.Split(cfg.Table, ".")).Sanitize()
+}
 
 // open serves postgres://, with a pool of its own.
 func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
@@ -100,7 +111,10 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	}
 	pooled, err := pgxpool.ParseConfig(settings)
 	if err != nil { // whose text has the settings
-		return nil, &backend.InvalidError{Field: "url", Reason: "cannot be used: " + cmp.Or(errors.Unwrap(err), errMalformed).Error()}
+		return nil, &backend.InvalidError{
+			Field:  "url",
+			Reason: "cannot be used: " + cmp.Or(errors.Unwrap(err), errMalformed).Error(),
+		}
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, pooled)
 	if err != nil {
@@ -128,7 +142,8 @@ func parse(u *url.URL) (settings string, cfg Config, err error) {
 	var text strings.Builder
 	set := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&text, "%s='%s' ", name, strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(value))
+			fmt.Fprintf(&text, "%s='%s' ", name,
+				strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(value))
 		}
 	}
 	var hosts, ports []string
@@ -161,7 +176,10 @@ func parse(u *url.URL) (settings string, cfg Config, err error) {
 			cfg.Table = values[0]
 		case name == "poll":
 			if cfg.Poll, err = time.ParseDuration(values[0]); err != nil || cfg.Poll == 0 {
-				return "", cfg, &backend.InvalidError{Field: "poll", Value: values[0], Reason: "is not a duration such as 250ms"}
+				return "", cfg, &backend.InvalidError{
+					Field: "poll", Value: values[0],
+					Reason: "is not a duration such as 250ms",
+				}
 			}
 		case !nameForm.MatchString(name):
 			return invalid("has a query parameter whose name has other characters than a-z and _")
@@ -176,8 +194,8 @@ func parse(u *url.URL) (settings string, cfg Config, err error) {
 
 var nameForm = regexp.MustCompile(`^[A-Za-z_.]+$`)
 
-// A RightsError says what the user is not allowed to do, and which statement of an administrator would change
-// that. It is [backend.ErrDenied].
+// A RightsError says what the user is not allowed to do, and which statement of an administrator
+// would change that. It is [backend.ErrDenied].
 type RightsError struct {
 	Statement string // as the administrator has to execute it
 }
@@ -192,23 +210,30 @@ func (e *RightsError) Is(target error) bool { return target == backend.ErrDenied
 
 // definition makes the table.
 //
-// A key that is locked again and again has its row updated in place. Half of each page is free for that, so
-// the new version of a row is on the page of the old one, no index has to be told (a HOT update), and
-// whoever comes next clears the old one away. What is left for vacuum is the rows that were deleted; it
-// comes after 1,000 of them or so, however many rows there are.
-const definition = `CREATE TABLE IF NOT EXISTS %s (key bytea PRIMARY KEY, value bytea NOT NULL) WITH (fillfactor = 50, ` +
+// A key that is locked again and again has its row updated in place. Half of each page is free for
+// that, so the new version of a row is on the page of the old one, no index has to be told (a HOT
+// update), and whoever comes next clears the old one away. What is left for vacuum is the rows that
+// were deleted; it comes after 1,000 of them or so, however many rows there are.
+const definition = `CREATE TABLE IF NOT EXISTS %s (key bytea PRIMARY KEY, value bytea NOT NULL) ` +
+	`WITH (fillfactor = 50, ` +
 	`autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.02)`
 
-// check sees that the table is there and may be used, and that a commit lasts. It returns what tells the
-// table from every other of the world.
+// check sees that the table is there and may be used, and that a commit lasts. It returns what
+// tells the table from every other of the world.
 func (s *store) check(ctx context.Context) (identity string, err error) {
-	for range 10 { // tries: whoever makes a table at the same time as others may be told that it is there
+	// Tries: whoever makes a table at the same time as others may be told that it is there.
+	for range 10 {
 		var there, standby, may bool
 		var commit string
 		sent, now := time.Now(), time.Time{}
-		err = s.ask(ctx, `SELECT clock_timestamp(), to_regclass($1) IS NOT NULL, pg_is_in_recovery(), current_setting('synchronous_commit'),
-			coalesce((SELECT bool_and(has_table_privilege(to_regclass($1), r)) FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS r), false),
-			(SELECT system_identifier FROM pg_control_system())::text || '/' || current_database() || '/' || $1`,
+		err = s.ask(ctx, `SELECT clock_timestamp(), to_regclass($1) IS NOT NULL,
+				pg_is_in_recovery(), current_setting('synchronous_commit'),
+				coalesce((
+					SELECT bool_and(has_table_privilege(to_regclass($1), r))
+					FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS r
+				), false),
+				(SELECT system_identifier FROM pg_control_system())::text
+					|| '/' || current_database() || '/' || $1`,
 			[]any{s.table}, &now, &there, &standby, &commit, &may, &identity)
 		s.heard(sent, now)
 		switch {
@@ -217,10 +242,13 @@ func (s *store) check(ctx context.Context) (identity string, err error) {
 		case err != nil:
 			return "", err
 		case standby:
-			return "", fmt.Errorf("%w: the server is a standby, and takes no writes", backend.ErrNotServing)
+			return "", fmt.Errorf("%w: the server is a standby, and takes no writes",
+				backend.ErrNotServing)
 		case commit == "off":
-			return "", fmt.Errorf("%w: synchronous_commit is off, so a crash of the server takes the last commits; "+
-				"set it for this user (ALTER ROLE … SET synchronous_commit = on) or in the URL (?synchronous_commit=on)", backend.ErrUnsafe)
+			return "", fmt.Errorf("%w: synchronous_commit is off, so a crash of the server takes "+
+				"the last commits; "+
+				"set it for this user (ALTER ROLE … SET synchronous_commit = on) or in the URL "+
+				"(?synchronous_commit=on)", backend.ErrUnsafe)
 		case there && !may:
 			return "", s.rights(false)
 		case there:
@@ -242,7 +270,9 @@ func (s *store) rights(all bool) error {
 		statement = fmt.Sprintf(definition, s.table) + "; " + statement
 	}
 	if schema, _, named := strings.Cut(s.table, "."); all && named {
-		statement = fmt.Sprintf("CREATE SCHEMA IF NOT EXISTS %s; GRANT USAGE ON SCHEMA %[1]s TO %s; %s", schema, user, statement)
+		statement = fmt.Sprintf(
+			"CREATE SCHEMA IF NOT EXISTS %s; GRANT USAGE ON SCHEMA %[1]s TO %s; %s", schema, user,
+			statement)
 	}
 	return &RightsError{statement}
 }

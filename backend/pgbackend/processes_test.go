@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend/backendtest"
 )
 
-// TestProcesses has processes compete, take turns, hand holds on and sell, of which some are killed and
-// stopped. They fill the processors, so one is after the other.
+// TestProcesses has processes compete, take turns, hand holds on and sell, of which some are killed
+// and stopped. They fill the processors, so one is after the other.
 func TestProcesses(t *testing.T) {
 	url := server(t).URL()
 	for _, suite := range []struct {

@@ -10,8 +10,9 @@ import (
 // What a client keeps in mind of the rows that it has written.
 const (
 	rememberedFor  = 30 * time.Second
-	rememberedMost = 1000    // rows
-	rememberedSize = 1 << 10 // bytes of a value: a longer one is of a queue, which others change, too
+	rememberedMost = 1000 // rows
+	// Bytes of a value: a longer one is of a queue, which others change, too.
+	rememberedSize = 1 << 10
 	sweepTimeout   = 2 * time.Second
 )
 
@@ -35,7 +36,8 @@ func (s *store) heard(sent, shown time.Time) {
 	}
 }
 
-// guess is what this client believes to be there, and the server's clock to show when a request arrives.
+// guess is what this client believes to be there, and the server's clock to show when a request
+// arrives.
 func (s *store) guess(key string) row {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,9 +73,10 @@ func (s *store) remember(key string, r row) {
 	}
 }
 
-// sweepUp forgets what was written long ago, and deletes the rows of which nothing is left but a token
-// that the clock has passed: a key that is locked again and again keeps its row, where an update is
-// cheap, and other keys do not. A program that is killed leaves at most what it remembers.
+// sweepUp forgets what was written long ago, and deletes the rows of which nothing is left but a
+// token that the clock has passed: a key that is locked again and again keeps its row, where an
+// update is cheap, and other keys do not. A program that is killed leaves at most what it
+// remembers.
 func (s *store) sweepUp() {
 	s.mu.Lock()
 	var keys [][]byte
@@ -82,8 +85,8 @@ func (s *store) sweepUp() {
 		if len(s.last) <= rememberedMost/2 && time.Since(r.when) < rememberedFor && !s.closed {
 			continue
 		}
-		// A copy, as a verb may be reading r.record. Safety: no hold is deleted, also if its lease is over, as a transaction may
-		// keep it, and only a swap looks for that.
+		// A copy, as a verb may be reading r.record. Safety: no hold is deleted, also if its lease
+		// is over, as a transaction may keep it, and only a swap looks for that.
 		rec, err := record.Decode(key, r.value)
 		if err == nil && len(rec.Holds) == 0 && rec.Trim(s.clock.shown) { // safeguard: pg-sweep
 			if !rec.Passed(s.clock.shown.Add(-skew)) { // safeguard: pg-sweep-skew
@@ -97,7 +100,8 @@ func (s *store) sweepUp() {
 	if len(keys) > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
 		defer cancel()
-		_, _ = s.pool.Exec(ctx, s.sql.sweep, keys, versions) // whoever asks for one of the keys next finds the row, or none
+		// Whoever asks for one of the keys next finds the row, or none.
+		_, _ = s.pool.Exec(ctx, s.sql.sweep, keys, versions)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// skew is how far two times that verbs are given may be apart: each is within half of it of the server's
-// clock.
+// skew is how far two times that verbs are given may be apart: each is within half of it of the
+// server's clock.
 const skew = 50 * time.Millisecond
 
 // A store is a table with a row for each key. It is a [record.Store].
@@ -53,38 +53,61 @@ type statements struct{ read, touch, insert, update, remove, sweep, keys string 
 
 // statementsOn returns those of a table, whose name has been validated.
 //
-// A swap gets the key, the version that it is to replace, what it may not do while others keep it from it
-// ([locksOf]), the time that was guessed, the value, and the old value if it was guessed: a standby that takes over
-// without the last commits gives others their numbers. It answers with the version that it wrote. If it wrote
-// nothing, it answers with whether it was kept from it, and with the row that is there.
+// A swap gets the key, the version that it is to replace, what it may not do while others keep it
+// from it ([locksOf]), the time that was guessed, the value, and the old value if it was guessed: a
+// standby that takes over without the last commits gives others their numbers. It answers with the
+// version that it wrote. If it wrote nothing, it answers with whether it was kept from it, and with
+// the row that is there.
 //
-// A touch reads a row, and makes the version of it a new one: whatever others are about to write over the old
-// one misses, and they have to ask before they can write again, so whoever has touched it writes first. It
-// is for a client that others are ahead of: one that has written a row may write it again after one
-// round trip, for ever, and one that has to read it needs two.
+// A touch reads a row, and makes the version of it a new one: whatever others are about to write
+// over the old one misses, and they have to ask before they can write again, so whoever has touched
+// it writes first. It is for a client that others are ahead of: one that has written a row may
+// write it again after one round trip, for ever, and one that has to read it needs two.
 func statementsOn(table string) statements {
 	swap := func(write string) string {
 		return `WITH may AS MATERIALIZED (
-				SELECT coalesce((SELECT bool_and(pg_try_advisory_xact_lock(h)) FROM unnest($3::bigint[]) AS h), true) AS free,
-					coalesce(abs(extract(epoch FROM clock_timestamp() - $4::timestamptz)) <= ` + fmt.Sprint((skew / 2).Seconds()) + `, true) AS timely
+				SELECT coalesce((
+						SELECT bool_and(pg_try_advisory_xact_lock(h))
+						FROM unnest($3::bigint[]) AS h
+					), true) AS free,
+					coalesce(abs(extract(epoch FROM clock_timestamp() - $4::timestamptz))
+						<= ` + fmt.Sprint((skew / 2).Seconds()) + `, true) AS timely
 			), done AS (` + write + ` RETURNING xmin::text AS version
-			), told AS MATERIALIZED (SELECT pg_notify('` + channel + `', encode($1::bytea, 'hex')) FROM done)
-			SELECT done.version, may.free, t.value, t.xmin::text, clock_timestamp(), (SELECT count(*) FROM told)
-			FROM may LEFT JOIN done ON true LEFT JOIN ` + table + ` AS t ON t.key = $1::bytea AND done.version IS NULL`
+			), told AS MATERIALIZED (
+				SELECT pg_notify('` + channel + `', encode($1::bytea, 'hex')) FROM done
+			)
+			SELECT done.version, may.free, t.value, t.xmin::text, clock_timestamp(),
+				(SELECT count(*) FROM told)
+			FROM may LEFT JOIN done ON true
+				LEFT JOIN ` + table + ` AS t ON t.key = $1::bytea AND done.version IS NULL`
 	}
 	return statements{
-		read: `SELECT t.value, t.xmin::text, clock_timestamp() FROM (SELECT) AS one LEFT JOIN ` + table + ` AS t ON t.key = $1::bytea`,
-		touch: `WITH t AS (UPDATE ` + table + ` SET value = value WHERE key = $1::bytea RETURNING value, xmin::text AS version)
+		read: `SELECT t.value, t.xmin::text, clock_timestamp() FROM (SELECT) AS one LEFT JOIN ` +
+			table + ` AS t ON t.key = $1::bytea`,
+		touch: `WITH t AS (
+				UPDATE ` + table + ` SET value = value WHERE key = $1::bytea
+				RETURNING value, xmin::text AS version
+			)
 			SELECT t.value, t.version, clock_timestamp() FROM (SELECT) AS one LEFT JOIN t ON true`,
 		insert: swap(`INSERT INTO ` + table + ` (key, value)
-				SELECT $1::bytea, $5::bytea FROM may WHERE timely AND $2::text IS NULL AND $6::bytea IS NULL ON CONFLICT DO NOTHING`),
+				SELECT $1::bytea, $5::bytea FROM may
+				WHERE timely AND $2::text IS NULL AND $6::bytea IS NULL
+				ON CONFLICT DO NOTHING`),
 		update: swap(`UPDATE ` + table + ` AS t SET value = $5::bytea FROM may
-				WHERE t.key = $1::bytea AND t.xmin = $2::text::xid AND t.value = coalesce($6::bytea, t.value) AND free AND timely`), // safeguard: pg-timely-update
+				WHERE t.key = $1::bytea AND t.xmin = $2::text::xid
+				AND t.value = coalesce($6::bytea, t.value)
+				AND free AND timely`), // safeguard: pg-timely-update
 		remove: swap(`DELETE FROM ` + table + ` AS t USING may
-				WHERE t.key = $1::bytea AND t.xmin = $2::text::xid AND t.value = coalesce($6::bytea, t.value) AND free AND timely AND $5::bytea IS NULL`), // safeguard: pg-kept-delete
-		sweep: `DELETE FROM ` + table + ` AS t USING unnest($1::bytea[], $2::text[]) AS left_over (key, version)
-				WHERE t.key = left_over.key AND t.xmin = left_over.version::xid`, // safeguard: pg-sweep-version
-		keys: `SELECT key FROM ` + table + ` WHERE key >= $1::bytea AND substring(key FOR length($2::bytea)) = $2::bytea ORDER BY key LIMIT 100`,
+				WHERE t.key = $1::bytea AND t.xmin = $2::text::xid
+				AND t.value = coalesce($6::bytea, t.value)
+				AND free AND timely AND $5::bytea IS NULL`), // safeguard: pg-kept-delete
+		sweep: `DELETE FROM ` + table + ` AS t
+				USING unnest($1::bytea[], $2::text[]) AS left_over (key, version)
+				WHERE t.key = left_over.key
+				AND t.xmin = left_over.version::xid`, // safeguard: pg-sweep-version
+		keys: `SELECT key FROM ` + table +
+			` WHERE key >= $1::bytea AND substring(key FOR length($2::bytea)) = $2::bytea ORDER ` +
+			`BY key LIMIT 100`,
 	}
 }
 
@@ -123,15 +146,17 @@ func (s *store) read(ctx context.Context, query, key string) (r row, err error) 
 	return r, err
 }
 
-// Change implements [record.Store]. It begins with what this client believes to be there: what it wrote last,
-// or nothing, which is right for a key's last user and for a new key, and costs one round trip. A swap
-// that is wrong about it is answered with what is there.
+// Change implements [record.Store]. It begins with what this client believes to be there: what it
+// wrote last, or nothing, which is right for a key's last user and for a new key, and costs one
+// round trip. A swap that is wrong about it is answered with what is there.
 //
-// Safety: the row that is written follows from one version of it and is written over that version alone, so no
-// change of anybody is lost. Whatever needs no write is decided by what the server has answered within this
-// call. A guessed time is compared with the server's clock in the statement that writes, and one that
-// is not guessed is the server's, of this call.
-func (s *store) Change(ctx context.Context, key string, f func([]byte, time.Time) ([]byte, error)) error {
+// Safety: the row that is written follows from one version of it and is written over that version
+// alone, so no change of anybody is lost. Whatever needs no write is decided by what the server has
+// answered within this call. A guessed time is compared with the server's clock in the statement
+// that writes, and one that is not guessed is the server's, of this call.
+func (s *store) Change(ctx context.Context, key string,
+	f func([]byte, time.Time) ([]byte, error),
+) error {
 	done, err := s.turn(ctx, key)
 	if err != nil {
 		return err
@@ -156,8 +181,11 @@ func (s *store) Change(ctx context.Context, key string, f func([]byte, time.Time
 		}
 		after := row{value: next, record: decode(key, next)}
 		ended := endedTokens(old.record, after.record)
-		if slices.ContainsFunc(ended, func(token uint64) bool { return slices.Contains(kept, token) }) {
-			return fmt.Errorf("%w: a transaction in flight keeps the hold of %q, see InTx", backend.ErrUnavailable, key)
+		if slices.ContainsFunc(ended, func(token uint64) bool {
+			return slices.Contains(kept, token)
+		}) {
+			return fmt.Errorf("%w: a transaction in flight keeps the hold of %q, see InTx",
+				backend.ErrUnavailable, key)
 		}
 		there, free, err := s.swap(ctx, key, old, after, ended)
 		switch {
@@ -170,20 +198,22 @@ func (s *store) Change(ctx context.Context, key string, f func([]byte, time.Time
 			kept, old = append(kept, ended...), *there
 			continue
 		}
-		// Others were faster, or one is about to end the same hold: a touch waits for the statement of whoever
-		// changes the row, and not for a transaction under InTx, which only reads it.
+		// Others were faster, or one is about to end the same hold: a touch waits for the statement
+		// of whoever changes the row, and not for a transaction under InTx, which only reads it.
 		asked = !free
 		if !waiting.Pause(ctx, backoff.Next()) {
-			return fmt.Errorf("%w: others change %q all the time: %w", backend.ErrUnavailable, key, ctx.Err())
+			return fmt.Errorf("%w: others change %q all the time: %w", backend.ErrUnavailable, key,
+				ctx.Err())
 		}
 		if old, err = s.read(ctx, s.sql.touch, key); err != nil {
-			return fmt.Errorf("%w: %w", backend.ErrUnavailable, err) // which changes nothing that anybody reads
+			// Which changes nothing that anybody reads.
+			return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 		}
 	}
 }
 
-// turn returns when nobody else of this client changes key: who comes next knows then what is there, and
-// those of a process do not compete with each other.
+// turn returns when nobody else of this client changes key: who comes next knows then what is
+// there, and those of a process do not compete with each other.
 func (s *store) turn(ctx context.Context, key string) (done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +228,8 @@ func (s *store) turn(ctx context.Context, key string) (done func(), err error) {
 		}
 		s.mu.Lock()
 		if err != nil {
-			return nil, fmt.Errorf("%w: other changes of %q are under way: %w", backend.ErrUnavailable, key, err)
+			return nil, fmt.Errorf("%w: other changes of %q are under way: %w",
+				backend.ErrUnavailable, key, err)
 		}
 	}
 	over := make(chan struct{})
@@ -212,7 +243,9 @@ func (s *store) turn(ctx context.Context, key string) (done func(), err error) {
 }
 
 // swap writes next over old, or says what is there instead, and whether it was free to.
-func (s *store) swap(ctx context.Context, key string, old, next row, ended []uint64) (there *row, free bool, err error) {
+func (s *store) swap(ctx context.Context, key string, old, next row,
+	ended []uint64,
+) (there *row, free bool, err error) {
 	query, version := s.sql.update, &old.version
 	switch {
 	case old.version == "":
@@ -227,10 +260,14 @@ func (s *store) swap(ctx context.Context, key string, old, next row, ended []uin
 	}
 	there = &row{}
 	sent, written, seen := time.Now(), (*string)(nil), (*string)(nil)
-	err = s.ask(ctx, query, []any{[]byte(key), version, locksOf(key, ended), guessed, next.value, believed},
+	err = s.ask(ctx, query, []any{
+		[]byte(key), version, locksOf(key, ended), guessed, next.value,
+		believed,
+	},
 		&written, &free, &there.value, &seen, &there.time, new(int))
 	switch {
-	case isCode(err, "40001"): // another one came first, where the default isolation is stricter than READ COMMITTED
+	// Another one came first, where the default isolation is stricter than READ COMMITTED.
+	case isCode(err, "40001"):
 		*there, err = s.read(ctx, s.sql.read, key)
 		return there, true, err
 	case err != nil:
@@ -287,15 +324,17 @@ func decode(key string, value []byte) *record.Record {
 // endedTokens returns the tokens of holds that are in before and not in after.
 func endedTokens(before, after *record.Record) (ended []uint64) {
 	for _, h := range before.Holds {
-		if !slices.ContainsFunc(after.Holds, func(o record.Hold) bool { return o.Token == h.Token }) {
+		if !slices.ContainsFunc(after.Holds, func(o record.Hold) bool {
+			return o.Token == h.Token
+		}) {
 			ended = append(ended, h.Token)
 		}
 	}
 	return ended
 }
 
-// locksOf are PostgreSQL's advisory locks of holds. Two holds of which one has the other's number, by a
-// chance of one in 2^64, wait for each other's transactions, and that is all.
+// locksOf are PostgreSQL's advisory locks of holds. Two holds of which one has the other's number,
+// by a chance of one in 2^64, wait for each other's transactions, and that is all.
 func locksOf(key string, tokens []uint64) []int64 {
 	locks := make([]int64, len(tokens))
 	for i, token := range tokens {

@@ -21,7 +21,9 @@ import (
 // A counter counts the statements of a pool.
 type counter struct{ atomic.Int64 }
 
-func (n *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+func (n *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn,
+	_ pgx.TraceQueryStartData,
+) context.Context {
 	n.Add(1)
 	return ctx
 }
@@ -54,8 +56,8 @@ func counted(t testing.TB, url string) (*Backend, *counter) {
 	return b, n
 }
 
-// A verb is one statement for the client that used the key last and for a new key, and two for others. A machine
-// that stalls for 25 ms adds one, so the fewest of many count.
+// A verb is one statement for the client that used the key last and for a new key, and two for
+// others. A machine that stalls for 25 ms adds one, so the fewest of many count.
 func TestStatements(t *testing.T) {
 	url := server(t).URL()
 	b, n := counted(t, url)
@@ -72,10 +74,13 @@ func TestStatements(t *testing.T) {
 		key := storetest.Key(t)
 		pair := func(b *Backend, n *counter, what string) {
 			c := claim(key)
-			c.NoneInFlight = what != "the last user" // whose tombstone keeps the row for another, however slow the machine is
+			// Whose tombstone keeps the row for another, however slow the machine is.
+			c.NoneInFlight = what != "the last user"
 			count(what+": TryAcquire", n, func() { acquired(t, b, c) })
 			count(what+": Renew", n, func() { want(t, "Renew", b.Renew(t.Context(), c), nil) })
-			count(what+": Release", n, func() { want(t, "Release", storetest.Release(t.Context(), b, c), nil) })
+			count(what+": Release", n, func() {
+				want(t, "Release", storetest.Release(t.Context(), b, c), nil)
+			})
 		}
 		pair(b, n, "a new key")
 		pair(b, n, "the last user")
@@ -101,7 +106,8 @@ func rows(t testing.TB, p *pgxpool.Pool) (n int) {
 	return n
 }
 
-// Keys that nobody uses any more leave no rows, and a key whose row was deleted has higher tokens than before.
+// Keys that nobody uses any more leave no rows, and a key whose row was deleted has higher tokens
+// than before.
 //
 // covers: B5
 func TestRowsGo(t *testing.T) {
@@ -147,7 +153,8 @@ func TestRowsGo(t *testing.T) {
 	}
 }
 
-// A server that crashes and comes back keeps what it granted, and who waits is woken by the new connection.
+// A server that crashes and comes back keeps what it granted, and who waits is woken by the new
+// connection.
 //
 // covers: R5
 func TestCrash(t *testing.T) {
@@ -165,7 +172,8 @@ func TestCrash(t *testing.T) {
 
 	s.Kill()
 	for range 3 { // connections of the pool, and none
-		if err := b.Renew(t.Context(), holder); backend.AnswerOf(err) == backend.Yes || backend.Refused(err) || errors.Is(err, backend.ErrLost) {
+		if err := b.Renew(t.Context(), holder); backend.AnswerOf(err) == backend.Yes ||
+			backend.Refused(err) || errors.Is(err, backend.ErrLost) {
 			t.Errorf("Renew without a server = %v", err)
 		}
 	}
@@ -191,8 +199,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// What became of a statement whose answer is lost is unknown, and the repeated verb finds it. A server that does not
-// answer keeps nobody for longer than its ctx, whose error is told.
+// What became of a statement whose answer is lost is unknown, and the repeated verb finds it. A
+// server that does not answer keeps nobody for longer than its ctx, whose error is told.
 //
 // covers: A2, A3
 func TestLostAnswer(t *testing.T) {
@@ -213,7 +221,8 @@ func TestLostAnswer(t *testing.T) {
 		t.Fatalf("Inspect = %+v, want that the lost answer was a yes", state)
 	}
 	if g := acquired(t, b, c); g.Token != state.Holders[0].Token {
-		t.Errorf("token %d of the repeated attempt, %d of the lost one", g.Token, state.Holders[0].Token)
+		t.Errorf("token %d of the repeated attempt, %d of the lost one", g.Token,
+			state.Holders[0].Token)
 	}
 	proxy.Set(testserver.Fault{Mode: testserver.HalfOpen})
 	_, err = b.TryAcquire(storetest.Quick(t, 100*time.Millisecond), claim(key))
@@ -221,8 +230,8 @@ func TestLostAnswer(t *testing.T) {
 	proxy.Pass()
 }
 
-// Without the right to make or to use the table an error says what an administrator has to execute, which
-// helps. Clients that begin at once make one table.
+// Without the right to make or to use the table an error says what an administrator has to execute,
+// which helps. Clients that begin at once make one table.
 func TestRights(t *testing.T) {
 	url := server(t).URL()
 	admin := pool(t, url)
@@ -232,15 +241,20 @@ func TestRights(t *testing.T) {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
-	execute(`CREATE ROLE "app user" LOGIN PASSWORD 's3cr3t'; REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
+	execute(`CREATE ROLE "app user" LOGIN PASSWORD 's3cr3t'; REVOKE CREATE ON SCHEMA ` +
+		`public FROM PUBLIC`)
 	as := strings.Replace(url, "postgres@", "app%20user:s3cr3t@", 1) + "&lock_table=shop.locks"
-	for _, wrong := range []string{"", "CREATE SCHEMA shop", "REVOKE ALL ON shop.locks FROM PUBLIC, \"app user\""} {
+	for _, wrong := range []string{
+		"", "CREATE SCHEMA shop",
+		"REVOKE ALL ON shop.locks FROM PUBLIC, \"app user\"",
+	} {
 		if wrong != "" {
 			execute(wrong)
 		}
 		_, err := backend.Open(t.Context(), as)
 		var rights *RightsError
-		if !errors.As(err, &rights) || !errors.Is(err, backend.ErrDenied) || strings.Contains(err.Error(), "s3cr3t") {
+		if !errors.As(err, &rights) || !errors.Is(err, backend.ErrDenied) ||
+			strings.Contains(err.Error(), "s3cr3t") {
 			t.Fatalf("Open without rights, after %q = %v, want a *RightsError", wrong, err)
 		}
 		if wrong != "" {
@@ -274,12 +288,15 @@ func TestRights(t *testing.T) {
 	clients.Wait()
 }
 
-// Who waits by polling needs no connection that listens; and a database whose transactions are stricter does.
+// Who waits by polling needs no connection that listens; and a database whose transactions are
+// stricter does.
 func TestOtherSettings(t *testing.T) {
 	url := server(t).URL()
 	for name, more := range map[string]string{
-		"poll": "&poll=10ms", "exec": "&default_query_exec_mode=exec", "simple": "&default_query_exec_mode=simple_protocol",
-		"serializable": "&default_transaction_isolation=serializable", "repeatable": "&default_transaction_isolation=repeatable%20read",
+		"poll": "&poll=10ms", "exec": "&default_query_exec_mode=exec",
+		"simple":       "&default_query_exec_mode=simple_protocol",
+		"serializable": "&default_transaction_isolation=serializable",
+		"repeatable":   "&default_transaction_isolation=repeatable%20read",
 	} {
 		t.Run(name, func(t *testing.T) {
 			key, rounds := storetest.Key(t), 20
@@ -295,7 +312,9 @@ func TestOtherSettings(t *testing.T) {
 							t.Errorf("%d hold", n)
 						}
 						holding.Add(-1)
-						storetest.Eventually(t, "Release", func() error { return storetest.Release(t.Context(), b, c) })
+						storetest.Eventually(t, "Release", func() error {
+							return storetest.Release(t.Context(), b, c)
+						})
 					}
 				})
 			}

@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
-// A row whose last token the clock has passed by no more than two clients may be apart is not swept: nothing
-// else remembers the token, and whoever makes a new row may be so far behind. Once the clock is further, it is.
+// A row whose last token the clock has passed by no more than two clients may be apart is not
+// swept: nothing else remembers the token, and whoever makes a new row may be so far behind. Once
+// the clock is further, it is.
 //
 // covers: K1
 func TestSweepLeavesATokenWithinTheSkew(t *testing.T) {
@@ -26,7 +27,8 @@ func TestSweepLeavesATokenWithinTheSkew(t *testing.T) {
 	} {
 		c := claim(storetest.Key(t))
 		c.NoneInFlight = true // its release leaves no tombstone
-		// However slow the machine is, no clock passes the token, with which the row would go at the release.
+		// However slow the machine is, no clock passes the token, with which the row would go at
+		// the release.
 		c.TTL = 10 * time.Minute
 		c.MinToken = backend.MinTokenLimit(time.Now(), c.TTL)
 		last := acquired(t, b, c).Token
@@ -36,16 +38,18 @@ func TestSweepLeavesATokenWithinTheSkew(t *testing.T) {
 
 		n := rowsOf(t, p, c.Key)
 		if n != of.rows {
-			t.Errorf("%d rows when the clock has passed the token by %v, want %d", n, of.passed, of.rows)
+			t.Errorf("%d rows when the clock has passed the token by %v, want %d", n, of.passed,
+				of.rows)
 		}
 		if g := acquired(t, other, claim(c.Key)); of.rows == 1 && g.Token <= last {
-			t.Errorf("the clock had passed the token by %v: token %d after %d", of.passed, g.Token, last)
+			t.Errorf("the clock had passed the token by %v: token %d after %d", of.passed, g.Token,
+				last)
 		}
 	}
 }
 
-// Who has left nothing in a row, and looks after it by what it wrote itself, deletes nothing that another has
-// written since.
+// Who has left nothing in a row, and looks after it by what it wrote itself, deletes nothing that
+// another has written since.
 //
 // covers: A4, K1
 func TestSweepLeavesWhatAnotherWrote(t *testing.T) {
@@ -62,7 +66,8 @@ func TestSweepLeavesWhatAnotherWrote(t *testing.T) {
 	sweptAt(t, b, c.Key, time.UnixMicro(int64(last)).Add(time.Minute))
 	s, err := other.Inspect(t.Context(), c.Key)
 	if err != nil || len(s.Holders) != 1 || s.Holders[0].Token != g.Token {
-		t.Errorf("after the sweep of another client: %+v, %v; want the hold with token %d", s, err, g.Token)
+		t.Errorf("after the sweep of another client: %+v, %v; want the hold with token %d", s, err,
+			g.Token)
 	}
 	want(t, "Renew", other.Renew(t.Context(), next), nil)
 }

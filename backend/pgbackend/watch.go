@@ -19,8 +19,10 @@ import (
 const channel = "holdfast"
 
 const (
-	listenTimeout = 3 * time.Second  // less than record gives a subscription, so that the caller hears why there is none
-	silence       = 10 * time.Second // after which a connection that listens is asked whether it lives
+	// Less than record gives a subscription, so that the caller hears why there is none.
+	listenTimeout = 3 * time.Second
+	// After which a connection that listens is asked whether it lives.
+	silence = 10 * time.Second
 )
 
 // watch is a [record.Config]'s.
@@ -33,7 +35,8 @@ func (s *store) watch(ctx context.Context, changed func(key string)) error {
 	return nil
 }
 
-// listen returns a connection that listens, which has been tried: it has heard what another one told.
+// listen returns a connection that listens, which has been tried: it has heard what another one
+// told.
 func (s *store) listen(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
@@ -60,7 +63,8 @@ func (s *store) try(ctx context.Context, conn *pgx.Conn) error {
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
-			return fmt.Errorf("%w: a notice did not arrive: is there a pooler in between? Then open with poll=250ms: %w", backend.ErrUnavailable, err)
+			return fmt.Errorf("%w: a notice did not arrive: is there a pooler in between? Then "+
+				"open with poll=250ms: %w", backend.ErrUnavailable, err)
 		}
 		if n.Payload == test {
 			return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
-// A connection that listens and breaks is made again, and nothing that was told meanwhile is missed.
+// A connection that listens and breaks is made again, and nothing that was told meanwhile is
+// missed.
 //
 // covers: W13
 func TestListenerBreaks(t *testing.T) {
@@ -24,10 +25,12 @@ func TestListenerBreaks(t *testing.T) {
 		want(t, "TryAcquire", err, backend.ErrHeld)
 		wake, err := other.Watch(t.Context(), next)
 		want(t, "Watch", err, nil)
-		storetest.Eventually(t, "a connection that listens to be killed", func() error { // the one before may not be back yet
+		// The one before may not be back yet.
+		storetest.Eventually(t, "a connection that listens to be killed", func() error {
 			var killed int
-			err := p.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-				WHERE pid <> pg_backend_pid() AND (query LIKE 'LISTEN%' OR query = '-- ping')`).Scan(&killed)
+			err := p.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid))
+				FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+				AND (query LIKE 'LISTEN%' OR query = '-- ping')`).Scan(&killed)
 			if err == nil && killed == 0 {
 				err = errors.New("there is none")
 			}

@@ -29,8 +29,8 @@ type Backend struct {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New returns a client of store. Several of one store, in one process or in many, keep the same locks, if
-// they agree on Config.
+// New returns a client of store. Several of one store, in one process or in many, keep the same
+// locks, if they agree on Config.
 func New(store Store, cfg Config) *Backend {
 	cfg.MinTTL = cmp.Or(cfg.MinTTL, 100*time.Millisecond)
 	cfg.MaxRecord = cmp.Or(cfg.MaxRecord, 64<<10)
@@ -50,7 +50,9 @@ func (b *Backend) Capabilities() backend.Capabilities { return b.caps }
 var errAsItIs = errors.New("the record stays as it is")
 
 // change makes one verb about key. refuse says that the verb may be refused for want of room.
-func (b *Backend) change(ctx context.Context, key string, refuse bool, verb func(r *Record, now time.Time) error) error {
+func (b *Backend) change(ctx context.Context, key string, refuse bool,
+	verb func(r *Record, now time.Time) error,
+) error {
 	ctx, done, err := b.use(ctx)
 	if err != nil {
 		return err
@@ -84,9 +86,11 @@ func (b *Backend) change(ctx context.Context, key string, refuse bool, verb func
 	return answer
 }
 
-// encode returns the value of r: nil if nothing of it is left. The last eighth of the room is for those
-// who hold or wait already: their claims leave tombstones.
-func (b *Backend) encode(key string, r *Record, before int, refuse bool, now time.Time) ([]byte, error) {
+// encode returns the value of r: nil if nothing of it is left. The last eighth of the room is for
+// those who hold or wait already: their claims leave tombstones.
+func (b *Backend) encode(key string, r *Record, before int, refuse bool,
+	now time.Time,
+) ([]byte, error) {
 	if r.Trim(now) && r.Passed(now) {
 		return nil, nil
 	}
@@ -94,8 +98,10 @@ func (b *Backend) encode(key string, r *Record, before int, refuse bool, now tim
 	if refuse {
 		limit -= limit / 8
 	}
-	// Safety: who repeats its claim, as it does not know the answer, makes the record no longer, and is told.
-	over := func() bool { return len(value) > before && len(value)-len(r.Saved) > limit } // safeguard: record-room
+	// Safety: who repeats its claim, as it does not know the answer, makes the record no longer,
+	// and is told.
+	// safeguard: record-room
+	over := func() bool { return len(value) > before && len(value)-len(r.Saved) > limit }
 	if over() {
 		for i := range r.Holds {
 			if h := r.Holds[i].Handed; h != nil {
@@ -105,7 +111,10 @@ func (b *Backend) encode(key string, r *Record, before int, refuse bool, now tim
 		value = r.Encode(key)
 	}
 	if over() {
-		return nil, &FullError{Bytes: len(value) - len(r.Saved), Limit: limit, Claims: len(r.Holds) + len(r.Queue) + len(r.Tombs)}
+		return nil, &FullError{
+			Bytes: len(value) - len(r.Saved), Limit: limit,
+			Claims: len(r.Holds) + len(r.Queue) + len(r.Tombs),
+		}
 	}
 	return value, nil
 }
@@ -125,7 +134,8 @@ func (b *Backend) use(ctx context.Context) (bounded context.Context, done func()
 	return bounded, func() { cancel(); b.verbs.Done() }, nil
 }
 
-// TryAcquire implements [backend.Backend]. A claim for which the record has no room is a *[FullError].
+// TryAcquire implements [backend.Backend]. A claim for which the record has no room is a
+// *[FullError].
 func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Grant, err error) {
 	if err := c.Validate(b.caps); err != nil {
 		return backend.Grant{}, err
@@ -145,7 +155,9 @@ func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
 	if err := c.Validate(b.caps); err != nil {
 		return err
 	}
-	return b.change(ctx, c.Key, false, func(r *Record, now time.Time) error { return r.Renew(c, now) })
+	return b.change(ctx, c.Key, false, func(r *Record, now time.Time) error {
+		return r.Renew(c, now)
+	})
 }
 
 // Release implements [backend.Backend].
@@ -243,8 +255,8 @@ func (b *Backend) read(ctx context.Context, key string) (*Record, time.Time, err
 	return r, now, err
 }
 
-// List implements [backend.Backend], with a read of each key. A value that is no record is passed over,
-// and an error after all others.
+// List implements [backend.Backend], with a read of each key. A value that is no record is passed
+// over, and an error after all others.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
 	if b.cfg.Keys == nil {
 		return b.Base.List(ctx, prefix)
@@ -274,7 +286,9 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 }
 
 // ForceRelease implements [backend.Backend].
-func (b *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+func (b *Backend) ForceRelease(ctx context.Context, key string,
+	token uint64,
+) (backend.Holder, error) {
 	return backend.ForceReleaseBy(ctx, b, key, token)
 }
 

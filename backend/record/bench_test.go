@@ -12,7 +12,10 @@ import (
 // BenchmarkCodec writes and reads a record with one hold, as a verb does.
 func BenchmarkCodec(b *testing.B) {
 	r := record.Record{}
-	c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute, Meta: backend.Meta{Service: "shop", Host: "host-1", PID: 4711}}
+	c := backend.Claim{
+		Key: "k", Owner: backend.NewOwner(), TTL: time.Minute,
+		Meta: backend.Meta{Service: "shop", Host: "host-1", PID: 4711},
+	}
 	if _, err := r.Acquire(c, time.Now()); err != nil {
 		b.Fatal(err)
 	}
@@ -32,7 +35,10 @@ func BenchmarkFreePair(b *testing.B) {
 	defer func() { _ = l.Close() }()
 	b.ReportAllocs()
 	for b.Loop() {
-		c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute, NoneInFlight: true}
+		c := backend.Claim{
+			Key: "k", Owner: backend.NewOwner(), TTL: time.Minute,
+			NoneInFlight: true,
+		}
 		if _, err := l.TryAcquire(b.Context(), c); err != nil {
 			b.Fatal(err)
 		}

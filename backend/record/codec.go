@@ -21,7 +21,8 @@ const headBytes, sumBytes = len(magic) + 1, crc32.Size
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sum is the checksum of a value that belongs to key: of the key and of all of the value but the sum.
+// sum is the checksum of a value that belongs to key: of the key and of all of the value but the
+// sum.
 func sum(key string, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(key), castagnoli), castagnoli, value)
 }
@@ -61,11 +62,12 @@ func (r *Record) Encode(key string) []byte {
 }
 
 // Decode undoes Encode. No value, and an empty one, are the zero Record. What it cannot read is
-// [backend.ErrForeign], and never a free lock: another program's value, one of a version that this one
-// does not know, and one that is damaged or another key's.
+// [backend.ErrForeign], and never a free lock: another program's value, one of a version that this
+// one does not know, and one that is damaged or another key's.
 func Decode(key string, value []byte) (*Record, error) {
 	bad := func(why string) (*Record, error) {
-		return nil, fmt.Errorf("%w: its value %s; it stays as it is until somebody deletes it, which frees the lock", backend.ErrForeign, why)
+		return nil, fmt.Errorf("%w: its value %s; it stays as it is until somebody deletes it, "+
+			"which frees the lock", backend.ErrForeign, why)
 	}
 	switch {
 	case len(value) == 0:
@@ -73,7 +75,8 @@ func Decode(key string, value []byte) (*Record, error) {
 	case len(value) < headBytes+sumBytes || string(value[:len(magic)]) != magic:
 		return bad("was not written by holdfast")
 	case value[len(magic)] != version: // safeguard: record-version
-		return bad(fmt.Sprintf("has a form that this version does not know (%q)", value[:headBytes]))
+		return bad(fmt.Sprintf("has a form that this version does not know (%q)",
+			value[:headBytes]))
 	}
 	body, end := value[:len(value)-sumBytes], value[len(value)-sumBytes:]
 	if binary.BigEndian.Uint32(end) != sum(key, body) { // safeguard: record-sum
@@ -87,12 +90,14 @@ func Decode(key string, value []byte) (*Record, error) {
 	return r, nil
 }
 
-// A writer appends what a record is made of: numbers as uvarints, texts with their length before them,
-// times in nanoseconds since 1970, and 0 for none.
+// A writer appends what a record is made of: numbers as uvarints, texts with their length before
+// them, times in nanoseconds since 1970, and 0 for none.
 type writer []byte
 
 func (w *writer) uint(n uint64) { *w = binary.AppendUvarint(*w, n) }
-func (w *writer) int(n int)     { w.uint(uint64(n)) } //nolint:gosec // a length, or it came from a claim that was validated
+
+//nolint:gosec // a length, or it came from a claim that was validated
+func (w *writer) int(n int) { w.uint(uint64(n)) }
 
 func (w *writer) text(s string) {
 	w.int(len(s))
@@ -107,7 +112,8 @@ func (w *writer) time(t time.Time) {
 	}
 }
 
-func (w *writer) length(d time.Duration) { w.uint(uint64(max(d, 0))) } //nolint:gosec // not negative
+//nolint:gosec // not negative
+func (w *writer) length(d time.Duration) { w.uint(uint64(max(d, 0))) }
 
 // flags writes up to 8 flags as a byte.
 func (w *writer) flags(flags ...bool) {
@@ -138,8 +144,8 @@ func (w *writer) names(owner, id string, reentrant bool) {
 	}
 }
 
-// hold writes a hold. The grant of one that was handed over is told by the hold and the record, but for
-// its lease and who held before.
+// hold writes a hold. The grant of one that was handed over is told by the hold and the record, but
+// for its lease and who held before.
 func (w *writer) hold(h *Hold) {
 	handed := backend.Grant{}
 	if h.Handed != nil {
@@ -219,8 +225,10 @@ func (r *reader) bytes(n int) []byte {
 	return b
 }
 
-func (r *reader) text() string            { return string(r.bytes(r.int(len(r.left)))) }
-func (r *reader) length() time.Duration   { return time.Duration(r.uint() & (1<<63 - 1)) } //nolint:gosec // 63 bits
+func (r *reader) text() string { return string(r.bytes(r.int(len(r.left)))) }
+
+//nolint:gosec // 63 bits
+func (r *reader) length() time.Duration   { return time.Duration(r.uint() & (1<<63 - 1)) }
 func (r *reader) flag(b byte, n int) bool { return b&(1<<n) != 0 }
 
 func (r *reader) flags() byte {
@@ -239,8 +247,9 @@ func (r *reader) time() time.Time {
 
 func (r *reader) meta() backend.Meta {
 	return backend.Meta{
-		Service: r.text(), Host: r.text(), PID: r.int(1<<31 - 1), Traceparent: r.text(), Since: r.time(),
-		Note: r.text(), Waits: r.text(), Quorum: r.text(),
+		Service: r.text(), Host: r.text(), PID: r.int(1<<31 - 1), Traceparent: r.text(),
+		Since: r.time(),
+		Note:  r.text(), Waits: r.text(), Quorum: r.text(),
 	}
 }
 
@@ -282,8 +291,8 @@ func (r *reader) record(key string) *Record {
 	return rec
 }
 
-// A run stands before the tombstones, under a name that no claim is given: so versions that know no run
-// keep it, and drop it when it is over.
+// A run stands before the tombstones, under a name that no claim is given: so versions that know no
+// run keep it, and drop it when it is over.
 const runForm = "\x00run %d %d %d"
 
 func runName(run *Run) string {
@@ -304,17 +313,24 @@ func (r *reader) hold(rec *Record) Hold {
 	f := r.flags()
 	h := Hold{Reentrant: r.flag(f, 0)}
 	h.Owner, h.ID = r.names(h.Reentrant)
-	h.Mode, h.Limit, h.Weight = backend.Mode(r.int(int(backend.Permit))), r.int(backend.MaxPermits), r.int(backend.MaxPermits) //nolint:gosec // at most 2
-	h.Token, h.Reserved, h.Expires, h.TookOver, h.Meta = r.uint(), r.int(backend.MaxReserve), r.time(), r.uint(), r.meta()
+	//nolint:gosec // at most 2
+	h.Mode, h.Limit, h.Weight = backend.Mode(r.int(int(backend.Permit))), r.int(backend.MaxPermits),
+		r.int(backend.MaxPermits)
+	h.Token, h.Reserved, h.Expires, h.TookOver, h.Meta = r.uint(), r.int(backend.MaxReserve),
+		r.time(), r.uint(), r.meta()
 	if !r.flag(f, 1) {
 		return h
 	}
-	h.Handed = &backend.Grant{Token: h.Token, Reserved: h.Reserved, TookOver: h.TookOver, TTL: r.length()}
+	h.Handed = &backend.Grant{
+		Token: h.Token, Reserved: h.Reserved, TookOver: h.TookOver,
+		TTL: r.length(),
+	}
 	if r.flag(f, 2) {
 		h.Handed.State = slices.Clone(rec.Saved)
 	}
 	for n := r.int(backend.MaxBefore); n > 0 && !r.bad; n-- {
-		h.Handed.Before = append(h.Handed.Before, backend.Past{Meta: r.meta(), Token: r.uint(), For: r.length()})
+		h.Handed.Before = append(h.Handed.Before,
+			backend.Past{Meta: r.meta(), Token: r.uint(), For: r.length()})
 	}
 	return h
 }
@@ -326,8 +342,11 @@ func (r *reader) place(key string) Place {
 	if c.Owner = owner; c.Reentrant {
 		c.Hold = id
 	}
-	c.Mode, c.Limit, c.Weight = backend.Mode(r.int(int(backend.Permit))), r.int(backend.MaxPermits), r.int(backend.MaxPermits) //nolint:gosec // at most 2
-	c.TTL, c.WaiterTTL, c.Reserve, c.MinToken = r.length(), r.length(), r.int(backend.MaxReserve), r.uint()
+	//nolint:gosec // at most 2
+	c.Mode, c.Limit, c.Weight = backend.Mode(r.int(int(backend.Permit))), r.int(backend.MaxPermits),
+		r.int(backend.MaxPermits)
+	c.TTL, c.WaiterTTL, c.Reserve, c.MinToken = r.length(), r.length(), r.int(backend.MaxReserve),
+		r.uint()
 	p := Place{Until: r.time()}
 	c.Meta = r.meta()
 	p.Claim = c

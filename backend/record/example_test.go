@@ -12,14 +12,16 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A store in 20 lines: a map that is locked for a change. It belongs to one process, so its clock is that
-// of the process.
+// A store in 20 lines: a map that is locked for a change. It belongs to one process, so its clock
+// is that of the process.
 type mapStore struct {
 	mu     sync.Mutex
 	values map[string][]byte
 }
 
-func (s *mapStore) Change(_ context.Context, key string, f func([]byte, time.Time) ([]byte, error)) error {
+func (s *mapStore) Change(_ context.Context, key string,
+	f func([]byte, time.Time) ([]byte, error),
+) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	value, err := f(s.values[key], time.Now())

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend/record/recordtest"
 )
 
-// TestConformanceUnnoticed runs the suite on a store that does what no caller may notice: changes meet,
-// notices are lost, late and doubled, and the clocks of clients are apart.
+// TestConformanceUnnoticed runs the suite on a store that does what no caller may notice: changes
+// meet, notices are lost, late and doubled, and the clocks of clients are apart.
 func TestConformanceUnnoticed(t *testing.T) {
 	const skew = 5 * time.Millisecond
 	memory := memories()
@@ -25,7 +25,8 @@ func TestConformanceUnnoticed(t *testing.T) {
 			m := memory(t)
 			cfg := m.Config()
 			s := recordtest.NewFaulty(record.ByVersion(m), seed.Add(1), recordtest.Faults{
-				Conflict: 0.2, Twice: 0.2, LateNotice: 0.2, Delay: 2 * time.Millisecond, Step: skew / 2,
+				Conflict: 0.2, Twice: 0.2, LateNotice: 0.2, Delay: 2 * time.Millisecond,
+				Step: skew / 2,
 			})
 			cfg.Watch, cfg.Skew = s.Watch(m.Watch), skew
 			cfg.Close = func() error { s.EndFaults(); return nil }
@@ -47,8 +48,8 @@ func (s *lossy) Swap(ctx context.Context, key string, old record.Value, next []b
 	return errors.New("no answer")
 }
 
-// A lost answer is unknown, and nothing is begun anew because of it. The repeated verb finds by the claim's
-// name what the lost one has written.
+// A lost answer is unknown, and nothing is begun anew because of it. The repeated verb finds by the
+// claim's name what the lost one has written.
 //
 // covers: A2, A3
 func TestLostAnswer(t *testing.T) {
@@ -57,7 +58,8 @@ func TestLostAnswer(t *testing.T) {
 	b := record.New(record.ByVersion(s), m.Config())
 	defer func() { _ = b.Close() }()
 	c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute}
-	if g, err := b.TryAcquire(t.Context(), c); backend.AnswerOf(err) != backend.Unknown || g.Token != 0 {
+	if g, err := b.TryAcquire(t.Context(), c); backend.AnswerOf(err) != backend.Unknown ||
+		g.Token != 0 {
 		t.Fatalf("TryAcquire without an answer = %v, %v; want unknown", g, err)
 	}
 	s.lose = false
@@ -66,7 +68,8 @@ func TestLostAnswer(t *testing.T) {
 		t.Fatalf("Inspect = %+v, %v", state, err)
 	}
 	if g, err := b.TryAcquire(t.Context(), c); err != nil || g.Token != state.Holders[0].Token {
-		t.Errorf("repeated: %v, %v; want the grant that was written, token %d", g, err, state.Holders[0].Token)
+		t.Errorf("repeated: %v, %v; want the grant that was written, token %d", g, err,
+			state.Holders[0].Token)
 	}
 	s.lose = true
 	if _, err := b.Release(t.Context(), c); backend.AnswerOf(err) != backend.Unknown {
@@ -98,14 +101,16 @@ func TestNeverSwapped(t *testing.T) {
 		defer func() { _ = b.Close() }()
 		began := time.Now()
 		_, err := b.TryAcquire(t.Context(), backend.Claim{Key: "k", Owner: "o", TTL: time.Minute})
-		if backend.AnswerOf(err) != backend.No || backend.Refused(err) || time.Since(began) != time.Second {
-			t.Errorf("after %v: %v; want a no that is not for good, after 1s", time.Since(began), err)
+		if backend.AnswerOf(err) != backend.No || backend.Refused(err) ||
+			time.Since(began) != time.Second {
+			t.Errorf("after %v: %v; want a no that is not for good, after 1s", time.Since(began),
+				err)
 		}
 	})
 }
 
-// A lease lasts for Skew longer in the store, so that a client whose clock is ahead by as much does not end
-// it early; and so does everything that is left for a time.
+// A lease lasts for Skew longer in the store, so that a client whose clock is ahead by as much does
+// not end it early; and so does everything that is left for a time.
 //
 // covers: R1
 func TestSkew(t *testing.T) {
@@ -119,7 +124,8 @@ func TestSkew(t *testing.T) {
 	}
 	acquire := func(b client, c backend.Claim) {
 		b.Helper()
-		if _, err := b.TryAcquire(b.Context(), c); err != nil && (!c.Queue || !errors.Is(err, backend.ErrHeld)) {
+		if _, err := b.TryAcquire(b.Context(), c); err != nil &&
+			(!c.Queue || !errors.Is(err, backend.ErrHeld)) {
 			b.Fatal(err)
 		}
 	}
@@ -171,10 +177,14 @@ func TestSkew(t *testing.T) {
 			acquire(b, mine)
 			release(b, mine)
 		}, 2*ttl + time.Minute, nil, mine, backend.ErrLost},
-		"a run": {func(b client) {
-			acquire(b, job)
-			release(b, job)
-		}, every, nil, backend.Claim{Key: "k", Owner: "e", TTL: ttl, NotBefore: every}, backend.ErrEarly},
+		"a run": {
+			func(b client) {
+				acquire(b, job)
+				release(b, job)
+			}, every, nil,
+			backend.Claim{Key: "k", Owner: "e", TTL: ttl, NotBefore: every},
+			backend.ErrEarly,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -207,12 +217,16 @@ type ahead struct {
 	by time.Duration
 }
 
-func (s ahead) Change(ctx context.Context, key string, f func([]byte, time.Time) ([]byte, error)) error {
-	return s.Store.Change(ctx, key, func(value []byte, now time.Time) ([]byte, error) { return f(value, now.Add(s.by)) })
+func (s ahead) Change(ctx context.Context, key string,
+	f func([]byte, time.Time) ([]byte, error),
+) error {
+	return s.Store.Change(ctx, key, func(value []byte, now time.Time) ([]byte, error) {
+		return f(value, now.Add(s.by))
+	})
 }
 
-// A record that is full refuses claims, certainly and not for good, and nobody who is in it: all can ask again,
-// and be released, with tombstones.
+// A record that is full refuses claims, certainly and not for good, and nobody who is in it: all
+// can ask again, and be released, with tombstones.
 //
 // covers: W5
 func TestFull(t *testing.T) {
@@ -224,7 +238,8 @@ func TestFull(t *testing.T) {
 	var in []backend.Claim
 	for {
 		c := backend.Claim{
-			Key: "k", Owner: backend.NewOwner(), TTL: time.Minute, Queue: true, WaiterTTL: time.Minute, Meta: backend.Meta{Service: "shop"},
+			Key: "k", Owner: backend.NewOwner(), TTL: time.Minute, Queue: true,
+			WaiterTTL: time.Minute, Meta: backend.Meta{Service: "shop"},
 		}
 		_, err := b.TryAcquire(t.Context(), c)
 		if err == nil || errors.Is(err, backend.ErrHeld) {
@@ -232,8 +247,10 @@ func TestFull(t *testing.T) {
 			continue
 		}
 		var full *record.FullError
-		if !errors.As(err, &full) || backend.AnswerOf(err) != backend.No || backend.Refused(err) || full.Claims != len(in)+1 {
-			t.Fatalf("after %d claims: %v; want a *FullError that is a no, and not for good", len(in), err)
+		if !errors.As(err, &full) || backend.AnswerOf(err) != backend.No || backend.Refused(err) ||
+			full.Claims != len(in)+1 {
+			t.Fatalf("after %d claims: %v; want a *FullError that is a no, and not for good",
+				len(in), err)
 		}
 		break
 	}
@@ -242,12 +259,17 @@ func TestFull(t *testing.T) {
 		t.Errorf("%d claims fill 4 KiB", len(in))
 	}
 	for range 3 { // into the room that is kept for those who are in it
-		if _, err := b.Release(t.Context(), backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute}); !errors.Is(err, backend.ErrLost) {
-			t.Errorf("Release of a claim whose attempt is in flight = %v, want %v", err, backend.ErrLost)
+		if _, err := b.Release(t.Context(), backend.Claim{
+			Key: "k", Owner: backend.NewOwner(),
+			TTL: time.Minute,
+		}); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("Release of a claim whose attempt is in flight = %v, want %v", err,
+				backend.ErrLost)
 		}
 	}
 	for i, c := range in { // one whose answer was lost asks again
-		if _, err := b.TryAcquire(t.Context(), c); (i > 0 || err != nil) && !errors.Is(err, backend.ErrHeld) {
+		if _, err := b.TryAcquire(t.Context(), c); (i > 0 || err != nil) &&
+			!errors.Is(err, backend.ErrHeld) {
 			t.Errorf("a repeat of claim %d = %v", i, err)
 		}
 	}
@@ -255,12 +277,14 @@ func TestFull(t *testing.T) {
 		if err := b.Renew(t.Context(), c); err != nil && !errors.Is(err, backend.ErrLost) {
 			t.Errorf("Renew = %v", err)
 		}
-		c.Before = []backend.Past{{Meta: backend.Meta{Service: string(make([]byte, 2<<10))}}} // tracing has to go without
+		// Tracing has to go without.
+		c.Before = []backend.Past{{Meta: backend.Meta{Service: string(make([]byte, 2<<10))}}}
 		if _, err := b.Release(t.Context(), c); err != nil {
 			t.Errorf("Release = %v", err)
 		}
 	}
-	if state, err := b.Inspect(t.Context(), "k"); err != nil || state.Holders != nil || state.Waiters != nil {
+	if state, err := b.Inspect(t.Context(), "k"); err != nil || state.Holders != nil ||
+		state.Waiters != nil {
 		t.Errorf("left: %+v, %v", state, err)
 	}
 }

@@ -28,8 +28,8 @@ func (r *Record) expire(now time.Time) {
 	r.Queue = slices.DeleteFunc(r.Queue, func(p Place) bool { return !p.Until.After(now) })
 }
 
-// lapse drops the holds that ended without a release. If one was exclusive, the next is told of it, for a
-// minute beyond its lease at least.
+// lapse drops the holds that ended without a release. If one was exclusive, the next is told of it,
+// for a minute beyond its lease at least.
 func (r *Record) lapse(over func(h Hold) bool) {
 	r.Holds = slices.DeleteFunc(r.Holds, func(h Hold) bool {
 		ended := over(h)
@@ -62,7 +62,8 @@ func (r *Record) holdOf(id string) *Hold {
 // drop ends the hold of an acquisition and reports whether there was one.
 func (r *Record) drop(id string) bool {
 	n := len(r.Holds)
-	r.Holds = slices.DeleteFunc(r.Holds, func(h Hold) bool { return h.ID == id }) // safeguard: record-owner
+	// safeguard: record-owner
+	r.Holds = slices.DeleteFunc(r.Holds, func(h Hold) bool { return h.ID == id })
 	return len(r.Holds) < n
 }
 
@@ -129,8 +130,8 @@ func (r *Record) open() bool {
 		r.Holds[0].Mode == backend.Permit && r.weight() < r.Holds[0].Limit
 }
 
-// refusal is what a claim at this position in the queue is told; 0 is none. One that is behind others
-// is not told when to ask: the first asks for all.
+// refusal is what a claim at this position in the queue is told; 0 is none. One that is behind
+// others is not told when to ask: the first asks for all.
 func (r *Record) refusal(position int, now time.Time) error {
 	held := &backend.HeldError{Token: r.Token, Position: position, Holder: r.Holds[0].Meta}
 	var soonest time.Time

@@ -10,10 +10,12 @@ import (
 // An empty store has no records.
 type empty struct{ Store }
 
-func (empty) Read(context.Context, string) ([]byte, time.Time, error) { return nil, time.Now(), nil }
+func (empty) Read(context.Context, string) ([]byte, time.Time, error) {
+	return nil, time.Now(), nil
+}
 
-// Whoever comes when the run has found nobody, and has not returned yet, starts another: that one ends without a look
-// at what came since.
+// Whoever comes when the run has found nobody, and has not returned yet, starts another: that one
+// ends without a look at what came since.
 //
 // covers: W1
 func TestWhoComesAsTheRunEnds(t *testing.T) {

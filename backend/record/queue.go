@@ -37,9 +37,9 @@ func (r *Record) leave(id string) bool {
 	return len(r.Queue) < n
 }
 
-// advance lets in the first in the queue, and the next, as long as they fit: readers together, a writer
-// alone. It stops at the first who does not fit, even if one behind would: else a stream of readers
-// would starve a writer. Afterwards nobody is in the queue, or its head does not fit.
+// advance lets in the first in the queue, and the next, as long as they fit: readers together, a
+// writer alone. It stops at the first who does not fit, even if one behind would: else a stream of
+// readers would starve a writer. Afterwards nobody is in the queue, or its head does not fit.
 //
 // Whoever is let in holds from now on, in the same step that made room, so nobody can come in
 // between. It holds for its WaiterTTL only, within which a waiter that lives asks, and that makes
@@ -62,8 +62,8 @@ func (r *Record) advance(now time.Time, asker string, before ...backend.Past) {
 	}
 }
 
-// Topic is what the watcher of a claim is to listen to in the hub of [Record.Signal]: a claim in the
-// queue to what is handed to it, another one to what may let it in.
+// Topic is what the watcher of a claim is to listen to in the hub of [Record.Signal]: a claim in
+// the queue to what is handed to it, another one to what may let it in.
 func Topic(c backend.Claim) string {
 	if c.Queue {
 		return claimTopic(c.Key, c.ID())

@@ -10,25 +10,31 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// A Record is all that a store has of one key: a lock as data, with the rules of [backend.Backend] as
-// its methods. The zero Record is a key that nobody has ever locked. It has no lock of its own: whoever
-// calls a method sees to it that nobody else uses the record, and that what the method has changed is
-// kept as a whole or not at all.
+// A Record is all that a store has of one key: a lock as data, with the rules of [backend.Backend]
+// as its methods. The zero Record is a key that nobody has ever locked. It has no lock of its own:
+// whoever calls a method sees to it that nobody else uses the record, and that what the method has
+// changed is kept as a whole or not at all.
 //
 // Every now is by one clock, which the store's clients share. Time passes in a record only when a
 // method looks: whoever's verb comes next ends what has run out, and advances the queue.
 type Record struct {
-	Holds  []Hold               `json:",omitempty"`     // in order of grant; those that have run out are dropped by Trim
-	Queue  []Place              `json:"Line,omitempty"` // first come, first
-	Token  uint64               // the last that was granted; a store that forgets records begins new ones at one above all of them
-	Lapsed uint64               `json:",omitempty"` // the last token of an exclusive hold that has run out since the last grant
-	Tombs  map[string]time.Time `json:",omitempty"` // by Claim.ID: released claims whose attempts may be in flight, and until when; and see lapsed
-	Ran    *Run                 `json:",omitempty"` // see backend.Claim.NotBefore
-	Mark   time.Time            `json:",omitzero"`  // until when versions that know no Ran grant no job
-	Saved  []byte               // the state; nil if none was ever saved, and empty is a state
+	// in order of grant; those that have run out are dropped by Trim
+	Holds []Hold  `json:",omitempty"`
+	Queue []Place `json:"Line,omitempty"` // first come, first
+	// the last that was granted; a store that forgets records begins new ones at one above all of
+	// them
+	Token uint64
+	// the last token of an exclusive hold that has run out since the last grant
+	Lapsed uint64 `json:",omitempty"`
+	// by Claim.ID: released claims whose attempts may be in flight, and until when; and see lapsed
+	Tombs map[string]time.Time `json:",omitempty"`
+	Ran   *Run                 `json:",omitempty"` // see backend.Claim.NotBefore
+	// until when versions that know no Ran grant no job
+	Mark  time.Time `json:",omitzero"`
+	Saved []byte    // the state; nil if none was ever saved, and empty is a state
 
-	// What the methods have changed, until the caller sets it to false: that others hold than before,
-	// for observers, and that Signal has something to tell.
+	// What the methods have changed, until the caller sets it to false: that others hold than
+	// before, for observers, and that Signal has something to tell.
 	NewHolders, NewSignals bool `json:"-"`
 
 	slack time.Duration // what is added to every length of time that is written
@@ -45,24 +51,24 @@ type Run struct {
 // mark is until when versions before grant no job after the run.
 func (r *Run) mark() time.Time { return r.Began.Add(r.Every) }
 
-// Capabilities are what the rules of a record give to a store whose clock is exact to a millisecond and
-// whose clients hear of changes. It has no name.
+// Capabilities are what the rules of a record give to a store whose clock is exact to a millisecond
+// and whose clients hear of changes. It has no name.
 var Capabilities = backend.Capabilities{
 	Shared: true, Permit: true, Weight: true, Reentrant: true, State: true, NotBefore: true,
 	Fencing: true, Queue: true, Watch: true, Inspect: true, Observe: true, MinToken: true,
 	TookOver: true, MinTTL: time.Millisecond,
 }
 
-// late is how long an attempt may still land beyond twice its claim's lease. A lease that has run out is
-// told of for as long: until then there is a tombstone under a name that no claim is given, which keeps the
-// record.
+// late is how long an attempt may still land beyond twice its claim's lease. A lease that has run
+// out is told of for as long: until then there is a tombstone under a name that no claim is given,
+// which keeps the record.
 const (
 	late   = time.Minute
 	lapsed = "\x00lapsed"
 )
 
-// Acquire grants c, or refuses it and with Queue gives it a place in the queue. All checks come before
-// the first write, except that time passes first.
+// Acquire grants c, or refuses it and with Queue gives it a place in the queue. All checks come
+// before the first write, except that time passes first.
 //
 // Nobody overtakes: once the queue has advanced, whoever is first in it does not fit. So a claim
 // that is queued is not to be granted here, and one that is not is granted only where nobody
@@ -102,8 +108,8 @@ func (r *Record) Acquire(c backend.Claim, now time.Time) (backend.Grant, error) 
 	return backend.Grant{}, r.refusal(r.position(c.ID()), now)
 }
 
-// Heartbeat keeps the places of claims of the record's key, and says of each what Acquire would, but
-// that it grants nothing to a claim that is not in the queue: that is [backend.ErrLost].
+// Heartbeat keeps the places of claims of the record's key, and says of each what Acquire would,
+// but that it grants nothing to a claim that is not in the queue: that is [backend.ErrLost].
 func (r *Record) Heartbeat(claims []backend.Claim, now time.Time) []error {
 	r.expire(now)
 	r.advance(now, "")
@@ -142,12 +148,12 @@ func (r *Record) Renew(c backend.Claim, now time.Time) error {
 	return nil
 }
 
-// Release forgets c, in the queue or as a holder, and lets in whom that lets in. Unless none of c is in
-// flight it leaves a tombstone, which an attempt of c that lands later runs into.
+// Release forgets c, in the queue or as a holder, and lets in whom that lets in. Unless none of c
+// is in flight it leaves a tombstone, which an attempt of c that lands later runs into.
 //
-// Cancel and grant: c is in the queue, or holds, or neither, and this step ends each. A grant that was
-// handed to c and not yet heard of is released like any other, which passes it on. c itself is not
-// let in by its own leaving, as it goes first.
+// Cancel and grant: c is in the queue, or holds, or neither, and this step ends each. A grant that
+// was handed to c and not yet heard of is released like any other, which passes it on. c itself is
+// not let in by its own leaving, as it goes first.
 func (r *Record) Release(c backend.Claim, now time.Time) (told backend.Released, err error) {
 	r.expire(now)
 	held := r.end(&c, now)
@@ -155,14 +161,15 @@ func (r *Record) Release(c backend.Claim, now time.Time) (told backend.Released,
 	if !held {
 		err = backend.ErrLost
 	} else if len(r.Queue) > 0 {
-		told = backend.Released{Waiting: len(r.Queue), Next: r.Queue[0].Claim.Meta} // safeguard: record-waited
+		// safeguard: record-waited
+		told = backend.Released{Waiting: len(r.Queue), Next: r.Queue[0].Claim.Meta}
 	}
 	r.letIn(now, ended, c.Before)
 	return told, err
 }
 
-// ReleaseAll is Release of claims of the record's key. All are gone before anybody is let in, so none of
-// them is.
+// ReleaseAll is Release of claims of the record's key. All are gone before anybody is let in, so
+// none of them is.
 func (r *Record) ReleaseAll(claims []backend.Claim, now time.Time) []error {
 	r.expire(now)
 	answers, waits, ended := make([]error, len(claims)), make(map[string]bool, len(claims)), false
@@ -177,13 +184,14 @@ func (r *Record) ReleaseAll(claims []backend.Claim, now time.Time) []error {
 		}
 	}
 	n := len(r.Queue)
-	r.Queue = slices.DeleteFunc(r.Queue, func(p Place) bool { return waits[p.Claim.ID()] }) // safeguard: record-leave
-	r.letIn(now, ended || len(r.Queue) < n, before)                                         // safeguard: record-left
+	// safeguard: record-leave
+	r.Queue = slices.DeleteFunc(r.Queue, func(p Place) bool { return waits[p.Claim.ID()] })
+	r.letIn(now, ended || len(r.Queue) < n, before) // safeguard: record-left
 	return answers
 }
 
-// end ends c's hold, whose state and mark it leaves, and reports whether there was one. Unless none of c
-// is in flight there is a tombstone.
+// end ends c's hold, whose state and mark it leaves, and reports whether there was one. Unless none
+// of c is in flight there is a tombstone.
 func (r *Record) end(c *backend.Claim, now time.Time) (held bool) {
 	if !c.NoneInFlight {
 		r.bury(c.ID(), r.until(now, 2*min(max(c.TTL, 0), backend.MaxTTL)+late))
@@ -197,7 +205,8 @@ func (r *Record) end(c *backend.Claim, now time.Time) (held bool) {
 	return held
 }
 
-// letIn lets in whoever is next, and has those told who wait without a place, if something has ended.
+// letIn lets in whoever is next, and has those told who wait without a place, if something has
+// ended.
 func (r *Record) letIn(now time.Time, ended bool, before []backend.Past) {
 	if len(r.Queue) > 0 {
 		r.advance(now, "", slices.Clone(before[max(0, len(before)-backend.MaxBefore):])...)
@@ -214,7 +223,8 @@ func (r *Record) Inspect(now time.Time) backend.State {
 	for _, h := range r.Holds {
 		if h.Expires.After(now) {
 			state.Holders = append(state.Holders, backend.Holder{
-				Owner: h.Owner, ID: h.ID, Mode: h.Mode, Token: h.Token, TTL: h.Expires.Sub(now), Meta: h.Meta,
+				Owner: h.Owner, ID: h.ID, Mode: h.Mode, Token: h.Token, TTL: h.Expires.Sub(now),
+				Meta:   h.Meta,
 				Weight: h.Weight,
 			})
 		}
@@ -229,9 +239,10 @@ func (r *Record) Inspect(now time.Time) backend.State {
 	return state
 }
 
-// Signal wakes those who wait for key in this process and whom the record has something for: the claims
-// to which a hold was handed over, with its grant, and, if a claim that is not queued may be let in, those
-// of such claims. What has run out must have been dropped ([Record.Trim]). A call too many does no harm.
+// Signal wakes those who wait for key in this process and whom the record has something for: the
+// claims to which a hold was handed over, with its grant, and, if a claim that is not queued may be
+// let in, those of such claims. What has run out must have been dropped ([Record.Trim]). A call too
+// many does no harm.
 func (r *Record) Signal(hub *waiting.Hub[backend.Wake], key string) {
 	for i := range r.Holds {
 		if h := &r.Holds[i]; h.Handed != nil {
@@ -243,8 +254,8 @@ func (r *Record) Signal(hub *waiting.Hub[backend.Wake], key string) {
 	}
 }
 
-// Trim drops what is over by now: holds, places, tombstones and marks. It lets nobody in. It reports
-// whether nothing but the last token is left.
+// Trim drops what is over by now: holds, places, tombstones and marks. It lets nobody in. It
+// reports whether nothing but the last token is left.
 func (r *Record) Trim(now time.Time) (empty bool) {
 	r.expire(now)
 	if len(r.Tombs) > 0 {
@@ -256,13 +267,15 @@ func (r *Record) Trim(now time.Time) (empty bool) {
 	if r.Ran != nil && !r.Ran.Kept.After(now) {
 		r.Ran = nil
 	}
-	return len(r.Holds)+len(r.Queue)+len(r.Tombs) == 0 && r.Mark.IsZero() && r.Ran == nil && r.Saved == nil
+	return len(r.Holds)+len(r.Queue)+len(r.Tombs) == 0 && r.Mark.IsZero() && r.Ran == nil &&
+		r.Saved == nil
 }
 
-// Passed reports whether the clock, by which it is now, has passed the record's last token. So a record of
-// which nothing else is left may be deleted: the first token of a new one is above it.
+// Passed reports whether the clock, by which it is now, has passed the record's last token. So a
+// record of which nothing else is left may be deleted: the first token of a new one is above it.
 func (r *Record) Passed(now time.Time) bool {
-	return r.Token < uint64(now.Add(-r.slack).UnixMicro()) //nolint:gosec // after 1970; safeguard: record-passed
+	clock := uint64(now.Add(-r.slack).UnixMicro()) //nolint:gosec // after 1970
+	return r.Token < clock                         // safeguard: record-passed
 }
 
 // Over has the holds of the claims that gone names run out, and takes them out of the queue.
@@ -273,7 +286,8 @@ func (r *Record) Over(gone func(id string) bool) {
 
 // Lasting returns what outlives every hold: the last token, the state and the marks.
 func (r *Record) Lasting() Record {
-	return Record{Token: r.Token, Saved: r.Saved, Ran: r.Ran, Mark: r.Mark} // safeguard: record-lasting
+	// safeguard: record-lasting
+	return Record{Token: r.Token, Saved: r.Saved, Ran: r.Ran, Mark: r.Mark}
 }
 
 // Weighted reports whether a claim of the record counts for more than one permit.
@@ -289,23 +303,29 @@ func (r *Record) save(c backend.Claim, now time.Time) {
 		r.Saved = slices.Clone(c.Save)
 	}
 	if c.NotBefore > 0 {
-		run := &Run{r.Token, now.Add(-c.Ran), c.NotBefore + r.slack, r.until(now, backend.MarkLife(c.NotBefore))}
+		run := &Run{
+			r.Token, now.Add(-c.Ran), c.NotBefore + r.slack,
+			r.until(now, backend.MarkLife(c.NotBefore)),
+		}
 		r.Ran, r.Mark = run, run.mark()
 	}
 }
 
-// early refuses the claim of a job whose last run began too lately, or ended after the claim was refused
-// first.
+// early refuses the claim of a job whose last run began too lately, or ended after the claim was
+// refused first.
 //
-// Tokens rise with the grants of a key, and a run has the key's last when it ended. So if that is not below
-// the last when the claim was refused, then who held at that time has run the job, or a later one has.
+// Tokens rise with the grants of a key, and a run has the key's last when it ended. So if that is
+// not below the last when the claim was refused, then who held at that time has run the job, or a
+// later one has.
 func (r *Record) early(c backend.Claim, now time.Time) error {
 	run, left := r.Ran, r.Mark.Sub(now)
 	// Unless a version that knows no Ran has left its mark.
-	if run != nil && (r.Mark.IsZero() || r.Mark.Equal(run.mark())) { // safeguard: record-other-version
+	// safeguard: record-other-version
+	if run != nil && (r.Mark.IsZero() || r.Mark.Equal(run.mark())) {
 		left = run.Began.Add(c.NotBefore + r.slack).Sub(now) // safeguard: record-own-time
 	}
-	if left > 0 || run != nil && c.Awaited > 0 && run.Token >= c.Awaited { // safeguard: record-awaited
+	// safeguard: record-awaited
+	if left > 0 || run != nil && c.Awaited > 0 && run.Token >= c.Awaited {
 		return &backend.EarlyError{RetryAfter: max(left, 0)}
 	}
 	return nil
@@ -321,16 +341,17 @@ func (r *Record) Shift(d time.Duration) {
 	}
 }
 
-// until is when what is to last for d from now ends, late enough for a client whose clock is ahead by the slack.
+// until is when what is to last for d from now ends, late enough for a client whose clock is ahead
+// by the slack.
 func (r *Record) until(now time.Time, d time.Duration) time.Time {
 	return now.Add(d + r.slack) // safeguard: record-skew
 }
 
 // grant lets c in for lease. The caller has seen that it fits.
 //
-// Tokens rise in the order of grants, because grants of a key are made one at a time and each takes the
-// next; a claim that reserves takes the following ones too. The clock in them keeps them rising over
-// the end of the record.
+// Tokens rise in the order of grants, because grants of a key are made one at a time and each takes
+// the next; a claim that reserves takes the following ones too. The clock in them keeps them rising
+// over the end of the record.
 func (r *Record) grant(c backend.Claim, now time.Time, lease time.Duration) backend.Grant {
 	h := Hold{
 		ID: c.ID(), Owner: c.Owner, Mode: c.Mode, Limit: c.Limit, Weight: c.Weight,
@@ -346,7 +367,8 @@ func (r *Record) grant(c backend.Claim, now time.Time, lease time.Duration) back
 	if own != nil {
 		h.Token, h.Reserved = own.Token, own.Reserved // one ownership, however often it was entered
 	} else {
-		h.Token, h.Reserved = max(r.Token+1, uint64(now.UnixMicro())), max(c.Reserve, 1) // safeguard: record-token
+		// safeguard: record-token
+		h.Token, h.Reserved = max(r.Token+1, uint64(now.UnixMicro())), max(c.Reserve, 1)
 		if c.MinToken > h.Token {
 			h.Token = max(h.Token, min(c.MinToken, backend.MinTokenLimit(now, c.TTL)))
 		}
@@ -356,8 +378,8 @@ func (r *Record) grant(c backend.Claim, now time.Time, lease time.Duration) back
 	return r.granted(c, &h, lease)
 }
 
-// granted is what the claim of a hold is told in the step that grants it, or grants it again: with the
-// state, if it asks for that.
+// granted is what the claim of a hold is told in the step that grants it, or grants it again: with
+// the state, if it asks for that.
 func (r *Record) granted(c backend.Claim, h *Hold, lease time.Duration) backend.Grant {
 	g := backend.Grant{Token: h.Token, TTL: lease, Reserved: h.Reserved, TookOver: h.TookOver}
 	if c.Load {

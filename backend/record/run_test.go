@@ -10,13 +10,16 @@ import (
 	"github.com/holdfast-go/holdfast/backend/record"
 )
 
-// A record that is used by this version and by one that knows no Ran keeps a job from being run too often
-// for both: each decides by what it knows of the run before.
+// A record that is used by this version and by one that knows no Ran keeps a job from being run too
+// often for both: each decides by what it knows of the run before.
 //
 // covers: R24
 func TestRunAmongVersions(t *testing.T) {
 	job := func(owner string, every time.Duration) backend.Claim {
-		return backend.Claim{Key: "k", Owner: owner, TTL: time.Minute, NotBefore: every, NoneInFlight: true}
+		return backend.Claim{
+			Key: "k", Owner: owner, TTL: time.Minute, NotBefore: every,
+			NoneInFlight: true,
+		}
 	}
 	run := func(r *record.Record, now time.Time) {
 		t.Helper()
@@ -52,10 +55,17 @@ func TestRunAmongVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	later, never := at(60*60), record.Record{Token: r.Token, Mark: r.Mark}
-	for name, r := range map[string]record.Record{"as it is": r, "stored": *stored, "trimmed": trimmed(r, later), "of a boot before": r.Lasting()} {
-		for every, want := range map[time.Duration]time.Duration{2 * time.Hour: 50 * time.Minute, time.Hour: 0, time.Minute: 0} {
+	for name, r := range map[string]record.Record{
+		"as it is": r, "stored": *stored,
+		"trimmed": trimmed(r, later), "of a boot before": r.Lasting(),
+	} {
+		for every, want := range map[time.Duration]time.Duration{
+			2 * time.Hour: 50 * time.Minute,
+			time.Hour:     0, time.Minute: 0,
+		} {
 			if got := left(r, every, later); got != want {
-				t.Errorf("%s: %v are left of %v for a run 70 minutes ago, want %v", name, got, every, want)
+				t.Errorf("%s: %v are left of %v for a run 70 minutes ago, want %v", name, got,
+					every, want)
 			}
 		}
 	}
@@ -73,7 +83,8 @@ func TestRunAmongVersions(t *testing.T) {
 		}
 	}
 	var file record.Record
-	if body, err := json.Marshal(&r); err != nil || json.Unmarshal(body, &file) != nil || left(file, 2*time.Hour, later) != 50*time.Minute {
+	if body, err := json.Marshal(&r); err != nil || json.Unmarshal(body, &file) != nil ||
+		left(file, 2*time.Hour, later) != 50*time.Minute {
 		t.Errorf("in a file it is %+v, %v", file, err)
 	}
 	if !trimmed(r, at(50*60)).Ran.Began.Equal(at(-10*60)) || trimmed(r, at(2*60*60)).Ran != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend/record/recordtest"
 )
 
-// silent is a store that gives no answer while it is away: not to a read, and to a change when it is made.
+// silent is a store that gives no answer while it is away: not to a read, and to a change when it
+// is made.
 type silent struct {
 	record.Store
 	away atomic.Bool
@@ -22,7 +23,9 @@ type silent struct {
 
 var errAway = errors.New("no answer")
 
-func (s *silent) Change(ctx context.Context, key string, f func([]byte, time.Time) ([]byte, error)) error {
+func (s *silent) Change(ctx context.Context, key string,
+	f func([]byte, time.Time) ([]byte, error),
+) error {
 	err := s.Store.Change(ctx, key, f)
 	if s.away.Load() {
 		return errAway
@@ -37,8 +40,8 @@ func (s *silent) Read(ctx context.Context, key string) ([]byte, time.Time, error
 	return s.Store.Read(ctx, key)
 }
 
-// No verb takes a store that gives no answer for one that has nothing: what is asked is unknown. Whoever
-// watches meanwhile hears of what happened when the store answers again.
+// No verb takes a store that gives no answer for one that has nothing: what is asked is unknown.
+// Whoever watches meanwhile hears of what happened when the store answers again.
 //
 // covers: A2, A3, W1
 func TestNoAnswerIsUnknown(t *testing.T) {
@@ -48,7 +51,10 @@ func TestNoAnswerIsUnknown(t *testing.T) {
 		b := record.New(s, m.Config())
 		defer func() { _ = b.Close() }()
 		claim := func(key string) backend.Claim {
-			return backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: time.Hour, WaiterTTL: time.Minute}
+			return backend.Claim{
+				Key: key, Owner: backend.NewOwner(), TTL: time.Hour,
+				WaiterTTL: time.Minute,
+			}
 		}
 		held, waits := claim("k"), claim("k")
 		waits.Queue = true
@@ -68,13 +74,23 @@ func TestNoAnswerIsUnknown(t *testing.T) {
 		first := func(all []error, err error) error { return errors.Join(err, errors.Join(all...)) }
 		s.away.Store(true)
 		for verb, ask := range map[string]func() error{
-			"TryAcquire": func() error { _, err := b.TryAcquire(t.Context(), claim("free")); return err },
-			"Renew":      func() error { return b.Renew(t.Context(), held) },
-			"Release":    func() error { _, err := b.Release(t.Context(), claim("another")); return err },
-			"Heartbeat":  func() error { return first(b.Heartbeat(t.Context(), []backend.Claim{waits})) },
-			"ReleaseAll": func() error { return first(b.ReleaseAll(t.Context(), []backend.Claim{held})) },
-			"Inspect":    func() error { _, err := b.Inspect(t.Context(), "k"); return err },
-			"Saved":      func() error { _, err := b.Saved(t.Context(), "k"); return err },
+			"TryAcquire": func() error {
+				_, err := b.TryAcquire(t.Context(), claim("free"))
+				return err
+			},
+			"Renew": func() error { return b.Renew(t.Context(), held) },
+			"Release": func() error {
+				_, err := b.Release(t.Context(), claim("another"))
+				return err
+			},
+			"Heartbeat": func() error {
+				return first(b.Heartbeat(t.Context(), []backend.Claim{waits}))
+			},
+			"ReleaseAll": func() error {
+				return first(b.ReleaseAll(t.Context(), []backend.Claim{held}))
+			},
+			"Inspect": func() error { _, err := b.Inspect(t.Context(), "k"); return err },
+			"Saved":   func() error { _, err := b.Saved(t.Context(), "k"); return err },
 			"ForceRelease": func() error {
 				_, err := b.ForceRelease(t.Context(), "k", g.Token)
 				return err
@@ -92,7 +108,8 @@ func TestNoAnswerIsUnknown(t *testing.T) {
 			},
 		} {
 			if err := ask(); !errors.Is(err, errAway) || backend.AnswerOf(err) != backend.Unknown {
-				t.Errorf("%s while the store gives no answer = %v, want unknown, because of %v", verb, err, errAway)
+				t.Errorf("%s while the store gives no answer = %v, want unknown, because of %v",
+					verb, err, errAway)
 			}
 		}
 		time.Sleep(2 * backend.SlowLook) // looks get no answer either

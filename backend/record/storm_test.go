@@ -42,9 +42,9 @@ const (
 	stormTakers  = 3
 )
 
-// TestStorm has clients of package locker take turns, share and have permits on a store that loses writes,
-// answers and notices, writes late, and has no exact clock. Nobody holds beside another, tokens rise,
-// and in the end nothing is left.
+// TestStorm has clients of package locker take turns, share and have permits on a store that loses
+// writes, answers and notices, writes late, and has no exact clock. Nobody holds beside another,
+// tokens rise, and in the end nothing is left.
 //
 // covers: A2, A3, A4, W2, C4
 func TestStorm(t *testing.T) {
@@ -69,17 +69,23 @@ func report(t *testing.T, seed uint64, f flaw) int {
 	t.Helper()
 	holds, found := storm(t, seed, f)
 	if found != nil {
-		t.Errorf("seed %d, repeat with go test ./backend/record -run 'TestStorm$' -seed=%d\n%v", seed, seed, found)
+		t.Errorf("seed %d, repeat with go test ./backend/record -run 'TestStorm$' -seed=%d\n%v",
+			seed, seed, found)
 	}
 	return holds
 }
 
-// TestStormFindsFlaws has stores that break the contract, which must show: else TestStorm shows nothing.
-// The budgets are such that each is missed in less than one of a million runs: it shows in 298, 32 and 299 of 300 seeds.
+// TestStormFindsFlaws has stores that break the contract, which must show: else TestStorm shows
+// nothing. The budgets are such that each is missed in less than one of a million runs: it shows in
+// 298, 32 and 299 of 300 seeds.
 func TestStormFindsFlaws(t *testing.T) {
 	for _, f := range []flaw{
-		{name: "writes over others", budget: 20, swap: func(m *recordtest.Memory) record.Versioned { return blind{m} }},
-		{name: "forgets", budget: 200, swap: func(m *recordtest.Memory) record.Versioned { return &forgetful{Memory: m} }},
+		{name: "writes over others", budget: 20, swap: func(m *recordtest.Memory) record.Versioned {
+			return blind{m}
+		}},
+		{name: "forgets", budget: 200, swap: func(m *recordtest.Memory) record.Versioned {
+			return &forgetful{Memory: m}
+		}},
 		{name: "clocks", budget: 20, step: stormTTL},
 	} {
 		t.Run(f.name, func(t *testing.T) {
@@ -146,7 +152,8 @@ func (s *forgetful) Swap(ctx context.Context, key string, old record.Value, next
 	return s.Memory.Swap(ctx, key, old, next)
 }
 
-// Room is what the holds of a key may take at a time: as much as all who take locks, if they share it.
+// Room is what the holds of a key may take at a time: as much as all who take locks, if they share
+// it.
 const room, permits = stormClients * stormTakers, 3
 
 // ways is how the key of each name is locked, and how much of its room that takes.
@@ -173,14 +180,18 @@ func storm(t *testing.T, seed uint64, f flaw) (holds int, found error) {
 		began := time.Now()
 		errs := make(chan error, stormClients)
 		for client := range cap(errs) {
-			go func() { errs <- stormClient(t.Context(), m, f, seed<<8+uint64(client), began, &log) }() //nolint:gosec // it is small
+			//nolint:gosec // it is small
+			go func() {
+				errs <- stormClient(t.Context(), m, f, seed<<8+uint64(client), began, &log)
+			}()
 		}
 		all := make([]error, 0, cap(errs)+2)
 		for range cap(errs) {
 			all = append(all, <-errs)
 		}
 		holds = len(log.Events())
-		found = errors.Join(append(all, history.Join(history.CheckCapacity(log.Events(), room)), left(t.Context(), m))...)
+		found = errors.Join(append(all, history.Join(history.CheckCapacity(log.Events(), room)),
+			left(t.Context(), m))...)
 	})
 	return holds, found
 }
@@ -191,7 +202,8 @@ func left(ctx context.Context, m *recordtest.Memory) error {
 	b := record.New(record.ByVersion(m), m.Config())
 	defer func() { _ = b.Close() }()
 	for key := range ways {
-		if state, err := b.Inspect(ctx, key); err != nil || state.Holders != nil || state.Waiters != nil {
+		if state, err := b.Inspect(ctx, key); err != nil || state.Holders != nil ||
+			state.Waiters != nil {
 			return fmt.Errorf("left behind: %+v, %w", state, err)
 		}
 	}
@@ -199,22 +211,28 @@ func left(ctx context.Context, m *recordtest.Memory) error {
 }
 
 // stormClient is a client on a bad day, of which three goroutines take locks.
-func stormClient(ctx context.Context, m *recordtest.Memory, f flaw, seed uint64, began time.Time, log *history.Log) error {
+func stormClient(ctx context.Context, m *recordtest.Memory, f flaw, seed uint64, began time.Time,
+	log *history.Log,
+) error {
 	r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a seed
 	part := func(most float64) float64 { return most * r.Float64() }
 	var versioned record.Versioned = m
 	if f.swap != nil {
 		versioned = f.swap(m)
 	}
-	store := record.ByVersion(&distant{Versioned: versioned, r: rand.New(rand.NewPCG(seed, 2))}) //nolint:gosec // a seed
+	//nolint:gosec // a seed
+	store := record.ByVersion(&distant{Versioned: versioned, r: rand.New(rand.NewPCG(seed, 2))})
 	faulty := recordtest.NewFaulty(store, seed, recordtest.Faults{
-		Conflict: part(0.3), LoseNotice: part(1), Twice: part(0.3), LateNotice: part(0.3), Step: max(stormSkew/2, f.step),
-		Refuse: part(0.1), Vanish: part(0.1), LoseAnswer: part(0.2), Late: part(0.1), Delay: stormTTL / 4,
+		Conflict: part(0.3), LoseNotice: part(1), Twice: part(0.3), LateNotice: part(0.3),
+		Step:   max(stormSkew/2, f.step),
+		Refuse: part(0.1), Vanish: part(0.1), LoseAnswer: part(0.2), Late: part(0.1),
+		Delay: stormTTL / 4,
 	})
 	cfg := m.Config()
 	cfg.Watch, cfg.Skew = faulty.Watch(m.Watch), stormSkew
 	b := record.New(faulty, cfg)
-	l, err := locker.New[struct{}](b, locker.Bare, locker.Config{TTL: stormTTL, Logger: slog.New(slog.DiscardHandler)})
+	l, err := locker.New[struct{}](b, locker.Bare,
+		locker.Config{TTL: stormTTL, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
@@ -235,10 +253,13 @@ func stormClient(ctx context.Context, m *recordtest.Memory, f flaw, seed uint64,
 }
 
 // stormHold takes a lock, and holds it for up to a TTL unless it is lost before.
-func stormHold(ctx context.Context, l *locker.Client[struct{}], r *rand.Rand, worker string, began time.Time, log *history.Log) error {
+func stormHold(ctx context.Context, l *locker.Client[struct{}], r *rand.Rand, worker string,
+	began time.Time, log *history.Log,
+) error {
 	key := []string{"exclusive", "shared", "permits"}[r.IntN(3)]
 	opts, weight := ways[key](r)
-	lasts, pause := time.Duration(r.Int64N(int64(stormTTL))), time.Duration(r.Int64N(int64(stormTTL/4)))
+	lasts, pause := time.Duration(r.Int64N(int64(stormTTL))),
+		time.Duration(r.Int64N(int64(stormTTL/4)))
 	g, err := l.Lock(ctx, key, append(opts, locker.WaitLimit(40*stormTTL))...)
 	if err != nil {
 		if errors.Is(err, locker.ErrNotAcquired) {
@@ -246,7 +267,10 @@ func stormHold(ctx context.Context, l *locker.Client[struct{}], r *rand.Rand, wo
 		}
 		return fmt.Errorf("lock of %s: %w", key, err)
 	}
-	e := history.Event{Worker: worker, Key: key, Token: g.Hold().Token, Weight: weight, Start: time.Since(began)}
+	e := history.Event{
+		Worker: worker, Key: key, Token: g.Hold().Token, Weight: weight,
+		Start: time.Since(began),
+	}
 	timer := time.NewTimer(lasts)
 	select {
 	case <-timer.C:

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// A lookout reads the records that somebody of this process watches, when they may have changed, and
-// signals those whom that concerns. What it does depends on what a record is when it looks, so it does not
-// matter how many changes one look is for, or how often it is told of one.
+// A lookout reads the records that somebody of this process watches, when they may have changed,
+// and signals those whom that concerns. What it does depends on what a record is when it looks, so
+// it does not matter how many changes one look is for, or how often it is told of one.
 type lookout struct {
 	b    *Backend
 	ctx  context.Context // ends with Close
@@ -26,9 +26,11 @@ type lookout struct {
 
 	mu      sync.Mutex
 	closed  bool
-	watched map[string]int    // by key: how many watch it
-	dirty   map[string]bool   // of those: which are to be looked at, and whether the store told of them
-	seen    map[string]uint32 // of those: the checksum of the value at the last look, if nobody has asked since
+	watched map[string]int // by key: how many watch it
+	// of those: which are to be looked at, and whether the store told of them
+	dirty map[string]bool
+	// of those: the checksum of the value at the last look, if nobody has asked since
+	seen    map[string]uint32
 	running bool
 	tasks   sync.WaitGroup
 }
@@ -48,8 +50,9 @@ func (l *lookout) close() {
 	l.tasks.Wait()
 }
 
-// subscribe has the store tell of changes, from the first watch on. The subscription is for all who watch, so
-// Config.Watch has a ctx that ends with Close; a caller waits for it no longer than until its own is done.
+// subscribe has the store tell of changes, from the first watch on. The subscription is for all who
+// watch, so Config.Watch has a ctx that ends with Close; a caller waits for it no longer than until
+// its own is done.
 func (l *lookout) subscribe(ctx context.Context) error {
 	if l.b.cfg.Watch == nil {
 		return nil
@@ -122,7 +125,8 @@ func (l *lookout) enter(key, topic string) (wake <-chan backend.Wake, leave func
 	})
 }
 
-// run looks at what is dirty, and at everything that is watched from time to time, until nobody watches.
+// run looks at what is dirty, and at everything that is watched from time to time, until nobody
+// watches.
 func (l *lookout) run() {
 	every := backend.SlowLook
 	if l.b.cfg.Watch == nil {
@@ -154,20 +158,21 @@ func (l *lookout) take() (keys map[string]bool, goOn bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	keys, l.dirty = l.dirty, map[string]bool{}
-	l.running = len(l.watched) > 0 // in one step, or who comes between starts none; safeguard: lookout-ends
+	// In one step, or who comes between starts none. safeguard: lookout-ends
+	l.running = len(l.watched) > 0
 	return keys, l.running
 }
 
-// asked notes that a claim of this process was answered by key's record: by one that may have come after
-// the last look, and gone before the next.
+// asked notes that a claim of this process was answered by key's record: by one that may have come
+// after the last look, and gone before the next.
 func (l *lookout) asked(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.seen, key)
 }
 
-// look signals whom key's record has something for, unless it is the one of the last look. If there is no
-// answer, the next look is for this one too.
+// look signals whom key's record has something for, unless it is the one of the last look. If there
+// is no answer, the next look is for this one too.
 func (l *lookout) look(key string, told bool) {
 	r, now, err := l.b.read(l.ctx, key)
 	if err != nil {
@@ -201,7 +206,9 @@ func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 }
 
 // watch is subscribed when it returns.
-func (b *Backend) watch(ctx context.Context, key, topic string) (wake <-chan backend.Wake, leave func(), err error) {
+func (b *Backend) watch(ctx context.Context, key,
+	topic string,
+) (wake <-chan backend.Wake, leave func(), err error) {
 	if err := backend.ValidateKey(key); err != nil {
 		return nil, nil, err
 	}
@@ -220,8 +227,8 @@ func (b *Backend) watch(ctx context.Context, key, topic string) (wake <-chan bac
 	return wake, leave, nil
 }
 
-// Observe implements [backend.Backend], where the store gives notice of changes. A hold has to last for as
-// long as a notice and a read take.
+// Observe implements [backend.Backend], where the store gives notice of changes. A hold has to last
+// for as long as a notice and a read take.
 func (b *Backend) Observe(ctx context.Context, key string) iter.Seq2[backend.State, error] {
 	if b.cfg.Watch == nil {
 		return b.Base.Observe(ctx, key)

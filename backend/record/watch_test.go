@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend/record/recordtest"
 )
 
-// A store that does not answer to a subscription keeps no caller for longer than its ctx or Config.Timeout, nor Close; and when it
-// answers, the subscription is there for all, and there is one.
+// A store that does not answer to a subscription keeps no caller for longer than its ctx or
+// Config.Timeout, nor Close; and when it answers, the subscription is there for all, and there is
+// one.
 //
 // covers: W13, E2
 func TestSubscriptionWithoutAnAnswer(t *testing.T) {
@@ -33,11 +34,15 @@ func TestSubscriptionWithoutAnAnswer(t *testing.T) {
 		}
 		b := record.New(record.ByVersion(m), cfg)
 		c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute}
-		for limit, want := range map[time.Duration]error{time.Second: context.DeadlineExceeded, time.Minute: backend.ErrUnavailable} {
+		for limit, want := range map[time.Duration]error{
+			time.Second: context.DeadlineExceeded,
+			time.Minute: backend.ErrUnavailable,
+		} {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			began := time.Now()
 			_, err := b.Watch(ctx, c)
-			if took := time.Since(began); !errors.Is(err, want) || took != min(limit, cfg.Timeout) ||
+			if took := time.Since(began); !errors.Is(err, want) ||
+				took != min(limit, cfg.Timeout) ||
 				limit > cfg.Timeout && errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("with %v: %v after %v, want %v", limit, err, took, want)
 			}
@@ -69,8 +74,8 @@ func TestSubscriptionWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// Nothing is told of changes, and a look finds the record as the last look did: but in between a claim of this
-// process was refused because of a hold, which is over. It is woken all the same.
+// Nothing is told of changes, and a look finds the record as the last look did: but in between a
+// claim of this process was refused because of a hold, which is over. It is woken all the same.
 //
 // covers: W1, W2
 func TestWakeThoughTheRecordLooksTheSame(t *testing.T) {
@@ -83,7 +88,10 @@ func TestWakeThoughTheRecordLooksTheSame(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		claim := func() backend.Claim {
-			return backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute, NoneInFlight: true}
+			return backend.Claim{
+				Key: "k", Owner: backend.NewOwner(), TTL: time.Minute,
+				NoneInFlight: true,
+			}
 		}
 		wake, err := b.Watch(ctx, claim())
 		if err != nil {

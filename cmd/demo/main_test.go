@@ -40,10 +40,12 @@ func (b builder) Run() int {
 		binary += ".exe"
 	}
 	args := []string{"build", "-o", binary}
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if info, ok := debug.ReadBuildInfo(); ok &&
+		slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		args = append(args, "-race")
 	}
-	if out, err := exec.CommandContext(context.Background(), "go", append(args, ".")...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.Background(), "go",
+		append(args, ".")...).CombinedOutput(); err != nil {
 		panic("go build: " + err.Error() + "\n" + string(out))
 	}
 	return b.m.Run()
@@ -54,7 +56,8 @@ func (b builder) Run() int {
 func command(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "TERM=xterm", "HOLDFAST_BACKEND=redis://127.0.0.1:1", "GORACE=halt_on_error=1 atexit_sleep_ms=10")
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "TERM=xterm",
+		"HOLDFAST_BACKEND=redis://127.0.0.1:1", "GORACE=halt_on_error=1 atexit_sleep_ms=10")
 	return cmd
 }
 
@@ -88,11 +91,14 @@ func TestTour(t *testing.T) {
 	want := []string{
 		`(?m)^1\. Without a lock: sold \d+ of 200$`, `\d+ items too many`,
 		`(?m)^2\. With a lock \(mem://\): sold 200 of 200$`,
-		`(?m)^4\. One slow purchase, and why: sold 10 of 10$`, `buyer \d waits +\d+.* │░+│\n( .* │ *█+ *│\n)+`,
-		`(?m)^- Without a lock [1-9]\d* items were sold that were not there\.$`, `README\.md`, `docs/typed\.md`, `holdfast run KEY -- CMD`, `make\s+test`,
+		`(?m)^4\. One slow purchase, and why: sold 10 of 10$`,
+		`buyer \d waits +\d+.* │░+│\n( .* │ *█+ *│\n)+`,
+		`(?m)^- Without a lock [1-9]\d* items were sold that were not there\.$`, `README\.md`,
+		`docs/typed\.md`, `holdfast run KEY -- CMD`, `make\s+test`,
 	}
 	if folders {
-		want = append(want, `(?m)^3\. In two processes, one of them killed \(file://\): sold 200 of 200$`, `free again\s+after\s`)
+		want = append(want, `(?m)^3\. In two processes, one of them killed \(file://\): `+
+			`sold 200 of 200$`, `free again\s+after\s`)
 	} else {
 		want = append(want, `(?m)^3\. In two processes.*\n +Left out`)
 	}
@@ -120,8 +126,10 @@ func TestTourAsJSON(t *testing.T) {
 	}
 	for name, r := range parts {
 		switch {
-		case name == "no_lock" && !r.Lock && r.Oversell > 0 && r.Sold == r.Stock+r.Oversell && r.Tokens == nil:
-		case r.Lock && r.Oversell == 0 && r.Sold == r.Stock && r.Tokens["rising"] == true && r.Waits.Max > 0 && len(r.Slowest.Held) > 0 &&
+		case name == "no_lock" && !r.Lock && r.Oversell > 0 && r.Sold == r.Stock+r.Oversell &&
+			r.Tokens == nil:
+		case r.Lock && r.Oversell == 0 && r.Sold == r.Stock && r.Tokens["rising"] == true &&
+			r.Waits.Max > 0 && len(r.Slowest.Held) > 0 &&
 			(name == "kill") == (r.Kill["next_token"] != nil):
 		default:
 			t.Errorf("%s: %+v", name, r)
@@ -133,33 +141,38 @@ func TestTourAsJSON(t *testing.T) {
 }
 
 func TestOneSale(t *testing.T) {
-	if out, errs := demo(t, 0, "--no-lock"); !strings.Contains(out, "8 buyers in 1 process, no lock.") || !strings.Contains(out, "too many") || errs != "" {
+	if out, errs := demo(t, 0, "--no-lock"); !strings.Contains(out,
+		"8 buyers in 1 process, no lock.") || !strings.Contains(out, "too many") || errs != "" {
 		t.Error(out, errs)
 	}
-	if out, _ := demo(t, 0, "--stock", "10", "--backend", "mem://shop"); !strings.HasPrefix(out, "sold 10 of 10\n") || !strings.Contains(out, `lock "flash-sale" on mem://shop`) {
+	if out, _ := demo(t, 0, "--stock", "10", "--backend", "mem://shop"); !strings.HasPrefix(out,
+		"sold 10 of 10\n") || !strings.Contains(out, `lock "flash-sale" on mem://shop`) {
 		t.Error(out)
 	}
 }
 
 func TestRefusals(t *testing.T) {
 	for args, says := range map[string]string{
-		"--stock abc":                       "--stock takes a whole number, not \"abc\"",
-		"--stock 0":                         "--stock 0 is not between 1 and",
-		"--speed 1":                         "--speed; --help lists the flags",
-		"now":                               `"now" is no flag`,
-		"-o yaml":                           `--output "yaml" is neither text nor json`,
-		"--processes 2 --backend mem://":    "such as --backend redis://",
-		"--backend redis://u:secret@h":      "not registered",
-		"--backend file:///tmp/x?sync=1":    `--backend: backend: open file:///tmp/x: invalid url "sync": is not a known query parameter`,
+		"--stock abc":                    "--stock takes a whole number, not \"abc\"",
+		"--stock 0":                      "--stock 0 is not between 1 and",
+		"--speed 1":                      "--speed; --help lists the flags",
+		"now":                            `"now" is no flag`,
+		"-o yaml":                        `--output "yaml" is neither text nor json`,
+		"--processes 2 --backend mem://": "such as --backend redis://",
+		"--backend redis://u:secret@h":   "not registered",
+		"--backend file:///tmp/x?sync=1": `--backend: backend: open file:///tmp/x: invalid ` +
+			`url "sync": is not a known query parameter`,
 		"--key " + strings.Repeat("k", 2e3): "--key: ",
 		"demo-worker":                       "not for people",
 	} {
 		out, errs := demo(t, 2, strings.Fields(args)...)
-		if !strings.Contains(errs+out, says) || strings.Count(errs, "\n") > 1 || strings.Contains(errs, "secret") {
+		if !strings.Contains(errs+out, says) || strings.Count(errs, "\n") > 1 ||
+			strings.Contains(errs, "secret") {
 			t.Errorf("%s: %s%s", args, out, errs)
 		}
 	}
-	if out, errs := demo(t, 0, "--help"); !strings.Contains(out, "--no-lock") || strings.Contains(out, "configuration") || errs != "" {
+	if out, errs := demo(t, 0, "--help"); !strings.Contains(out, "--no-lock") ||
+		strings.Contains(out, "configuration") || errs != "" {
 		t.Error(out, errs)
 	}
 }
@@ -195,7 +208,8 @@ func TestWeb(t *testing.T) {
 		}
 		all, err := io.ReadAll(res.Body)
 		_ = res.Body.Close()
-		if body = string(all); err != nil || strings.Contains(body, "That was all") && !strings.Contains(body, "sold 5 of 5\n") {
+		if body = string(all); err != nil || strings.Contains(body, "That was all") &&
+			!strings.Contains(body, "sold 5 of 5\n") {
 			t.Fatalf("%s, %v", body, err)
 		}
 	}
@@ -203,7 +217,8 @@ func TestWeb(t *testing.T) {
 		t.Fatal(err)
 	}
 	rest, err := io.ReadAll(out)
-	if wait := cmd.Wait(); err != nil || wait != nil || !strings.Contains(string(rest), "sold 5 of 5\n") {
+	if wait := cmd.Wait(); err != nil || wait != nil ||
+		!strings.Contains(string(rest), "sold 5 of 5\n") {
 		t.Errorf("%v, %v, %s", err, wait, rest)
 	}
 }
@@ -211,9 +226,15 @@ func TestWeb(t *testing.T) {
 // It is built in seconds, as it links nothing of weight: no store's client, no telemetry, no
 // framework for commands.
 func TestLinksLittle(t *testing.T) {
-	allowed := []string{"github.com/cenkalti/backoff/v4", "github.com/google/pprof/profile", "github.com/spf13/pflag", "golang.org/x/sys/plan9", "golang.org/x/sys/unix", "golang.org/x/sys/windows", "golang.org/x/term", "golang.org/x/text/transform", "golang.org/x/text/width"}
+	allowed := []string{
+		"github.com/cenkalti/backoff/v4", "github.com/google/pprof/profile",
+		"github.com/spf13/pflag", "golang.org/x/sys/plan9", "golang.org/x/sys/unix",
+		"golang.org/x/sys/windows", "golang.org/x/term", "golang.org/x/text/transform",
+		"golang.org/x/text/width",
+	}
 	for _, system := range []string{"linux", "darwin", "windows"} {
-		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")
+		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f",
+			"{{if not .Standard}}{{.ImportPath}}{{end}}", ".")
 		cmd.Env = append(os.Environ(), "GOOS="+system)
 		out, err := cmd.Output()
 		if err != nil {

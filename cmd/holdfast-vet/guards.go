@@ -13,7 +13,8 @@ import (
 	"golang.org/x/tools/go/cfg"
 )
 
-// analyzer reports the mistakes that the command's documentation names. It looks at one function at a time.
+// analyzer reports the mistakes that the command's documentation names. It looks at one function at
+// a time.
 var analyzer = &analysis.Analyzer{
 	Name:     "holdfast",
 	Doc:      doc,
@@ -36,24 +37,28 @@ func run(pass *analysis.Pass) (any, error) {
 	if !uses(pass.Pkg, lockerPath) || slices.ContainsFunc(pass.Pkg.Imports(), isTest) {
 		return nil, nil
 	}
-	in := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector) //nolint:errcheck,forcetypeassert // what Requires promises
-	flow := pass.ResultOf[ctrlflow.Analyzer].(*ctrlflow.CFGs)    //nolint:errcheck,forcetypeassert // as above
-	in.Preorder([]ast.Node{(*ast.FuncDecl)(nil), (*ast.FuncLit)(nil), (*ast.CallExpr)(nil)}, func(n ast.Node) {
-		switch n := n.(type) {
-		case *ast.FuncDecl:
-			if n.Body != nil {
-				check(pass, n.Body, flow.FuncDecl(n))
+	//nolint:errcheck,forcetypeassert // what Requires promises
+	in := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
+	//nolint:errcheck,forcetypeassert // as above
+	flow := pass.ResultOf[ctrlflow.Analyzer].(*ctrlflow.CFGs)
+	in.Preorder([]ast.Node{(*ast.FuncDecl)(nil), (*ast.FuncLit)(nil), (*ast.CallExpr)(nil)},
+		func(n ast.Node) {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if n.Body != nil {
+					check(pass, n.Body, flow.FuncDecl(n))
+				}
+			case *ast.FuncLit:
+				check(pass, n.Body, flow.FuncLit(n))
+			case *ast.CallExpr:
+				checkCallback(pass, n)
 			}
-		case *ast.FuncLit:
-			check(pass, n.Body, flow.FuncLit(n))
-		case *ast.CallExpr:
-			checkCallback(pass, n)
-		}
-	})
+		})
 	return nil, nil
 }
 
-// uses reports whether p imports the package of path, itself or by others: who has a guard from a package in between need not name it.
+// uses reports whether p imports the package of path, itself or by others: who has a guard from a
+// package in between need not name it.
 func uses(p *types.Package, path string) bool {
 	seen := map[*types.Package]bool{}
 	var look func(*types.Package) bool
@@ -62,7 +67,9 @@ func uses(p *types.Package, path string) bool {
 			return true
 		}
 		seen[p] = true
-		return slices.ContainsFunc(p.Imports(), func(i *types.Package) bool { return !seen[i] && look(i) })
+		return slices.ContainsFunc(p.Imports(), func(i *types.Package) bool {
+			return !seen[i] && look(i)
+		})
 	}
 	return look(p)
 }
@@ -76,7 +83,8 @@ type guard struct {
 	locked ast.Node // the statement that locks
 }
 
-// check looks at the guards that a function locks, without the functions in it, which are looked at by themselves.
+// check looks at the guards that a function locks, without the functions in it, which are looked at
+// by themselves.
 func check(pass *analysis.Pass, body *ast.BlockStmt, flow *cfg.CFG) {
 	own(body, func(n ast.Node) {
 		var names []ast.Expr
@@ -160,7 +168,9 @@ func (g *guard) unlocked(id *ast.Ident) {
 		return nil
 	}
 	if r := walk(block, at+1, false); r != nil {
-		g.pass.Reportf(id.Pos(), "%s is not unlocked on the way that returns in line %d: defer %[1]s.Unlock()", id.Name, g.line(r))
+		g.pass.Reportf(id.Pos(),
+			"%s is not unlocked on the way that returns in line %d: defer %[1]s.Unlock()",
+			id.Name, g.line(r))
 	}
 }
 
@@ -252,13 +262,16 @@ func (g *guard) used(n ast.Node) bool  { return g.use(n) > noUse }
 func (g *guard) ended(n ast.Node) bool { return g.use(n) >= anEnd }
 func (g *guard) escapes() bool         { return g.use(g.body) == anOther }
 
-func ends(method string) bool { return method == "Unlock" || method == "Forgo" || method == "Detach" }
+func ends(method string) bool {
+	return method == "Unlock" || method == "Forgo" || method == "Detach"
+}
 
 // values reports what is done with the values of the guard that outlives it.
 func (g *guard) values() {
+	isValue := func(method string) bool { return method == "Value" }
 	own(g.body, func(n ast.Node) {
 		a, ok := n.(*ast.AssignStmt)
-		if !ok || len(a.Rhs) != 1 || !g.isCall(a.Rhs[0], func(m string) bool { return m == "Value" }) {
+		if !ok || len(a.Rhs) != 1 || !g.isCall(a.Rhs[0], isValue) {
 			return
 		}
 		if keeps(g.pass, g.body, a.Lhs[0]) && shared(g.pass.TypesInfo.TypeOf(a.Lhs[0])) {
@@ -292,7 +305,8 @@ func (g *guard) isCall(e ast.Node, which func(method string) bool) bool {
 	return ok && g.pass.TypesInfo.Uses[id] == g.v
 }
 
-// unlocks reports whether n ends the guard where it stands: no defer, and no function that is called later.
+// unlocks reports whether n ends the guard where it stands: no defer, and no function that is
+// called later.
 func (g *guard) unlocks(n ast.Node) (found bool) {
 	if _, later := n.(*ast.DeferStmt); later {
 		return false
@@ -301,7 +315,8 @@ func (g *guard) unlocks(n ast.Node) (found bool) {
 	return found
 }
 
-// usedLater reports a use of v that comes after the guard was unlocked, and before v has another value.
+// usedLater reports a use of v that comes after the guard was unlocked, and before v has another
+// value.
 func (g *guard) usedLater(v *types.Var) {
 	seen := map[*cfg.Block]bool{}
 	var walk func(b *cfg.Block, from int)
@@ -309,7 +324,9 @@ func (g *guard) usedLater(v *types.Var) {
 		for _, n := range b.Nodes[from:] {
 			use, assigned := mentions(g.pass, n, v)
 			if use != nil {
-				g.pass.Reportf(use.Pos(), "%s is used after %s was unlocked: another may hold the lock by now", v.Name(), g.v.Name())
+				g.pass.Reportf(use.Pos(),
+					"%s is used after %s was unlocked: another may hold the lock by now",
+					v.Name(), g.v.Name())
 				return
 			}
 			if assigned {
@@ -332,7 +349,8 @@ func (g *guard) usedLater(v *types.Var) {
 	}
 }
 
-// returned reports a return of v by a function that unlocks the guard in the same statement, or by defer.
+// returned reports a return of v by a function that unlocks the guard in the same statement, or by
+// defer.
 func (g *guard) returned(v *types.Var) {
 	deferred := false
 	own(g.body, func(n ast.Node) {
@@ -346,7 +364,8 @@ func (g *guard) returned(v *types.Var) {
 		}
 		for _, e := range r.Results {
 			if id, ok := ast.Unparen(e).(*ast.Ident); ok && g.pass.TypesInfo.Uses[id] == v {
-				g.pass.Reportf(id.Pos(), "%s is returned, and %s unlocked before the caller has it", v.Name(), g.v.Name())
+				g.pass.Reportf(id.Pos(), "%s is returned, and %s unlocked before the caller has it",
+					v.Name(), g.v.Name())
 			}
 		}
 	})
@@ -399,7 +418,8 @@ func checkCallback(pass *analysis.Pass, call *ast.CallExpr) {
 		own(f.Body, func(n ast.Node) { blind(pass, n) })
 		if p := f.Type.Params.List; len(p) > 0 && len(p[len(p)-1].Names) > 0 {
 			last := p[len(p)-1].Names
-			if v, ok := pass.TypesInfo.Defs[last[len(last)-1]].(*types.Var); ok && shared(v.Type()) {
+			if v, ok := pass.TypesInfo.Defs[last[len(last)-1]].(*types.Var); ok &&
+				shared(v.Type()) {
 				outlives(pass, f.Body, v, "the function that "+fn.Name()+" calls")
 			}
 		}
@@ -431,7 +451,8 @@ func blind(pass *analysis.Pass, n ast.Node) {
 		return true
 	})
 	if waits && !looks {
-		pass.Reportf(n.Pos(), "the loop looks neither at a context nor at the guard: it goes on when the lock is lost")
+		pass.Reportf(n.Pos(), "the loop looks neither at a context nor at the guard: "+
+			"it goes on when the lock is lost")
 	}
 }
 
@@ -456,7 +477,8 @@ func isChan(pass *analysis.Pass, e ast.Expr) bool {
 	return is
 }
 
-// outlives reports where body keeps v, or gives it to a goroutine that it does not wait for. end is what v must not outlive.
+// outlives reports where body keeps v, or gives it to a goroutine that it does not wait for. end is
+// what v must not outlive.
 func outlives(pass *analysis.Pass, body *ast.BlockStmt, v *types.Var, end string) {
 	isV := func(e ast.Expr) bool {
 		id, ok := ast.Unparen(e).(*ast.Ident)
@@ -489,14 +511,16 @@ func outlives(pass *analysis.Pass, body *ast.BlockStmt, v *types.Var, end string
 			}
 		case *ast.GoStmt:
 			if use, _ := mentions(pass, n, v); use != nil && waited < n.Pos() {
-				pass.Reportf(use.Pos(), "%s is given to a goroutine that may outlive %s", v.Name(), end)
+				pass.Reportf(use.Pos(), "%s is given to a goroutine that may outlive %s",
+					v.Name(), end)
 			}
 		}
 	})
 }
 
-// keeps reports whether what is assigned to e stays when the function has ended: e is a variable of the package or of an outer
-// function, or a field or an element of what is one or is reached by a pointer.
+// keeps reports whether what is assigned to e stays when the function has ended: e is a variable of
+// the package or of an outer function, or a field or an element of what is one or is reached by a
+// pointer.
 func keeps(pass *analysis.Pass, body *ast.BlockStmt, e ast.Expr) bool {
 	pointer := false
 	for {
@@ -527,7 +551,8 @@ func keeps(pass *analysis.Pass, body *ast.BlockStmt, e ast.Expr) bool {
 // isParam reports whether v is a parameter, receiver or result of the function of body.
 func isParam(pass *analysis.Pass, body *ast.BlockStmt, v *types.Var) bool {
 	for node, scope := range pass.TypesInfo.Scopes {
-		if t, ok := node.(*ast.FuncType); ok && t.End() <= body.Pos() && scope.Contains(body.Pos()) {
+		if t, ok := node.(*ast.FuncType); ok && t.End() <= body.Pos() &&
+			scope.Contains(body.Pos()) {
 			if scope.Lookup(v.Name()) == v && scope.End() == body.End() {
 				return true
 			}
@@ -536,7 +561,8 @@ func isParam(pass *analysis.Pass, body *ast.BlockStmt, v *types.Var) bool {
 	return false
 }
 
-// mentions returns the first use of v in n that is no assignment to it, and whether n assigns to it.
+// mentions returns the first use of v in n that is no assignment to it, and whether n assigns to
+// it.
 func mentions(pass *analysis.Pass, n ast.Node, v *types.Var) (use *ast.Ident, assigned bool) {
 	parents(n, func(n, parent ast.Node) {
 		id, ok := n.(*ast.Ident)
@@ -558,7 +584,8 @@ func mentions(pass *analysis.Pass, n ast.Node, v *types.Var) (use *ast.Ident, as
 	return use, assigned
 }
 
-// shared reports whether a copy of a value of t is the same thing: a pointer, map, slice, channel, function or interface.
+// shared reports whether a copy of a value of t is the same thing: a pointer, map, slice, channel,
+// function or interface.
 func shared(t types.Type) bool {
 	if t == nil {
 		return false

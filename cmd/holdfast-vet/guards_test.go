@@ -26,7 +26,8 @@ func TestPrograms(t *testing.T) {
 
 var program = regexp.MustCompile("(?s)```go\n(package main\n.*?)```\n")
 
-// The command, as go vet runs it, finds nothing in the programs of the cookbook, and something in a program of which an Unlock is taken.
+// The command, as go vet runs it, finds nothing in the programs of the cookbook, and something in a
+// program of which an Unlock is taken.
 func TestCommand(t *testing.T) {
 	dir := t.TempDir()
 	root, err := filepath.Abs("../..")
@@ -38,7 +39,8 @@ func TestCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	tool := filepath.Join(dir, "holdfast-vet")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", tool, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", tool,
+		".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	write := func(name, text string) {
@@ -64,7 +66,8 @@ func TestCommand(t *testing.T) {
 	for i, found := range all {
 		text := found[1]
 		if strings.Contains(text, "modernc.org/sqlite") {
-			continue // it stands in a module of its own, internal/fencing, where make lint has it vetted
+			// it stands in a module of its own, internal/fencing, where make lint has it vetted
+			continue
 		}
 		if strings.Contains(text, unlock) {
 			broken = strings.Replace(text, unlock, "_ = g.Hold()", 1)

@@ -8,10 +8,11 @@ import (
 	_ "github.com/holdfast-go/holdfast/backend/filebackend" // file://
 	_ "github.com/holdfast-go/holdfast/backend/membackend"  // mem://
 	_ "github.com/holdfast-go/holdfast/backend/pgbackend"   // postgres://
-	_ "github.com/holdfast-go/holdfast/etcdbackend"         // etcd://, etcds://
-	_ "github.com/holdfast-go/holdfast/redisbackend"        // redis://, rediss://, Sentinel, Cluster
-	_ "github.com/holdfast-go/holdfast/redlock"             // redlock://, a majority of the others
-	_ "github.com/holdfast-go/holdfast/rueidisbackend"      // rueidis://, rueidiss://, Sentinel, Cluster
+
+	_ "github.com/holdfast-go/holdfast/etcdbackend"    // etcd://, etcds://
+	_ "github.com/holdfast-go/holdfast/redisbackend"   // redis://, rediss://, Sentinel, Cluster
+	_ "github.com/holdfast-go/holdfast/redlock"        // redlock://, a majority of the others
+	_ "github.com/holdfast-go/holdfast/rueidisbackend" // rueidis://, rueidiss://, Sentinel, Cluster
 )
 
 // What go-redis logs of failed connections is in the errors already, and would stand between the

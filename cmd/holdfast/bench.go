@@ -38,18 +38,22 @@ func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench [URL]",
 		Short: "Measure how fast locks are on a store, beside the least that they can cost",
-		Long: `Takes and frees locks for --duration, first one client a key of its own, then --clients clients one key, and prints how many
-pairs of Lock and Unlock there were in a second, and how long a pair took, waiting included, in the middle and at the 99th
-percentile. Beside it stands the least that any lock on the same store does: on Redis SET NX PX and a script that compares
-and deletes, on etcd two transactions. With several clients those poll each 1 to 5 ms, and nobody is served in order.
+		Long: `Takes and frees locks for --duration, first one client a key of its own, then
+--clients clients one key, and prints how many pairs of Lock and Unlock there were in a second, and
+how long a pair took, waiting included, in the middle and at the 99th percentile. Beside it stands
+the least that any lock on the same store does: on Redis SET NX PX and a script that compares and
+deletes, on etcd two transactions. With several clients those poll each 1 to 5 ms, and nobody is
+served in order.
 
-All clients are in this process and share its connections; each waits in the store's queue as another machine would. A store
-that is in use is slowed down meanwhile. The keys, named holdfast-bench-..., are removed, or run out within a minute. One run on a
-busy machine says little: docs/benchmarks.md has measured more carefully.
+All clients are in this process and share its connections; each waits in the store's queue as
+another machine would. A store that is in use is slowed down meanwhile. The keys, named
+holdfast-bench-..., are removed, or run out within a minute. One run on a busy machine says little:
+docs/benchmarks.md has measured more carefully.
 
 ` + exitHelp,
-		Example: "  holdfast bench redis://localhost:6379\n  holdfast bench etcd://localhost:2379 --clients 32 --duration 5s -o json",
-		Args:    takes(0, 1),
+		Example: "  holdfast bench redis://localhost:6379\n" +
+			"  holdfast bench etcd://localhost:2379 --clients 32 --duration 5s -o json",
+		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if b.each < 10*time.Millisecond || b.each > time.Minute {
 				return usage("--duration %v is not between 10ms and 1m", b.each)
@@ -64,7 +68,8 @@ busy machine says little: docs/benchmarks.md has measured more carefully.
 		},
 	}
 	b.flags(cmd)
-	cmd.Flags().DurationVar(&b.each, "duration", time.Second, "how long each of the four measurements takes")
+	cmd.Flags().DurationVar(&b.each, "duration", time.Second,
+		"how long each of the four measurements takes")
 	cmd.Flags().IntVar(&b.clients, "clients", 8, "how many contend for one key")
 	cmd.ValidArgsFunction = completeSchemes
 	return cmd
@@ -103,14 +108,19 @@ func (b *bench) run(ctx context.Context, w io.Writer) (err error) {
 	}{{"uncontended", 1}, {"contended", b.clients}} {
 		for _, lock := range []struct {
 			name    string
-			measure func(ctx context.Context, clients int, each time.Duration) ([]time.Duration, time.Duration, error)
-		}{{"holdfast", func(ctx context.Context, clients int, each time.Duration) ([]time.Duration, time.Duration, error) {
-			return c.measure(ctx, clients, each, low)
-		}}, {low.name, low.measure}} {
+			measure func() (took []time.Duration, elapsed time.Duration, err error)
+		}{
+			{"holdfast", func() ([]time.Duration, time.Duration, error) {
+				return c.measure(ctx, load.clients, b.each, low)
+			}},
+			{low.name, func() ([]time.Duration, time.Duration, error) {
+				return low.measure(ctx, load.clients, b.each)
+			}},
+		} {
 			if lock.name == "" {
 				continue
 			}
-			took, elapsed, err := lock.measure(ctx, load.clients, b.each)
+			took, elapsed, err := lock.measure()
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()
@@ -128,7 +138,8 @@ func (b *bench) run(ctx context.Context, w io.Writer) (err error) {
 				}
 				continue
 			}
-			fmt.Fprintf(t, "%s\t%d\t%s\t%.0f\t%.0fµs\t%.0fµs\t\n", f.Load, f.Clients, f.Lock, f.Rate, f.P50, f.P99)
+			fmt.Fprintf(t, "%s\t%d\t%s\t%.0f\t%.0fµs\t%.0fµs\t\n",
+				f.Load, f.Clients, f.Lock, f.Rate, f.P50, f.P99)
 		}
 	}
 	return t.Flush()
@@ -139,7 +150,8 @@ func us(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 // measure has clients make pairs for some time, after one each that does not count, and returns how
 // long each pair took. pair may fail once ctx has ended.
 func measure(
-	ctx context.Context, clients int, each time.Duration, pair func(ctx context.Context, client int) error,
+	ctx context.Context, clients int, each time.Duration,
+	pair func(ctx context.Context, client int) error,
 ) (took []time.Duration, elapsed time.Duration, err error) {
 	var mu sync.Mutex // guards took and err
 	for i := range clients {
@@ -177,9 +189,11 @@ func measure(
 }
 
 // measure measures this client, or several lockers of its own on the same connections: goroutines
-// of one locker would hand the lock on among themselves. By low it removes what Redis keeps of a key
-// for some seconds after its last hold.
-func (c *client) measure(ctx context.Context, clients int, each time.Duration, low *bare) ([]time.Duration, time.Duration, error) {
+// of one locker would hand the lock on among themselves. By low it removes what Redis keeps of a
+// key for some seconds after its last hold.
+func (c *client) measure(ctx context.Context, clients int, each time.Duration,
+	low *bare,
+) ([]time.Duration, time.Duration, error) {
 	lockers := make([]*locker.Client[struct{}], 0, clients)
 	defer func() {
 		for _, l := range lockers {
@@ -221,16 +235,20 @@ type bare struct {
 const (
 	bareTTL     = 30 * time.Second
 	bareTimeout = 5 * time.Second
-	bareDelete  = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
+	bareDelete  = `if redis.call('GET', KEYS[1]) == ARGV[1] then ` +
+		`return redis.call('DEL', KEYS[1]) end return 0`
 )
 
-func (b *bare) measure(ctx context.Context, clients int, each time.Duration) ([]time.Duration, time.Duration, error) {
+func (b *bare) measure(ctx context.Context, clients int,
+	each time.Duration,
+) ([]time.Duration, time.Duration, error) {
 	key := b.prefix + benchKey()
 	defer b.remove(key)
 	return measure(ctx, clients, each, func(ctx context.Context, _ int) error {
 		owner := backend.NewOwner()
 		for {
-			// One that is cancelled may be executed after the key was removed, and be there for ever.
+			// One that is cancelled may be executed after the key was removed, and be there
+			// for ever.
 			whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), bareTimeout)
 			taken, err := b.take(whole, key, owner)
 			if taken {
@@ -260,7 +278,8 @@ func newBare(c *client) (*bare, error) {
 			continue
 		}
 		ignore := func(string) error { return nil }
-		t, err := store.ParseURL(u, name, store.Settings{"pool_size": ignore, "held_answers": ignore})
+		t, err := store.ParseURL(u, name,
+			store.Settings{"pool_size": ignore, "held_answers": ignore})
 		if err != nil {
 			return nil, err
 		}
@@ -277,8 +296,9 @@ func newBare(c *client) (*bare, error) {
 
 func bareRedis(t store.Target) *bare {
 	c := redis.NewUniversalClient(&redis.UniversalOptions{
-		Addrs: t.Addrs, DB: t.DB, Username: t.User, Password: t.Password, TLSConfig: t.TLS, IsClusterMode: t.Topology == store.Cluster,
-		MasterName: t.Master, SentinelUsername: t.SentinelUser, SentinelPassword: t.SentinelPassword,
+		Addrs: t.Addrs, DB: t.DB, Username: t.User, Password: t.Password, TLSConfig: t.TLS,
+		IsClusterMode: t.Topology == store.Cluster, MasterName: t.Master,
+		SentinelUsername: t.SentinelUser, SentinelPassword: t.SentinelPassword,
 		MaxRetries: -1, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
@@ -303,7 +323,8 @@ func bareRedis(t store.Target) *bare {
 func bareEtcd(endpoints []string, user *url.Userinfo) (*bare, error) {
 	password, _ := user.Password()
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: endpoints, Username: user.Username(), Password: password, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
+		Endpoints: endpoints, Username: user.Username(), Password: password,
+		DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
 	})
 	if err != nil {
 		return nil, err
@@ -311,11 +332,13 @@ func bareEtcd(endpoints []string, user *url.Userinfo) (*bare, error) {
 	return &bare{
 		name: "bare txn", prefix: "holdfast/",
 		take: func(ctx context.Context, key, owner string) (bool, error) {
-			r, err := c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(clientv3.OpPut(key, owner)).Commit()
+			free := clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
+			r, err := c.Txn(ctx).If(free).Then(clientv3.OpPut(key, owner)).Commit()
 			return err == nil && r.Succeeded, err
 		},
 		free: func(ctx context.Context, key, owner string) error {
-			_, err := c.Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", owner)).Then(clientv3.OpDelete(key)).Commit()
+			own := clientv3.Compare(clientv3.Value(key), "=", owner)
+			_, err := c.Txn(ctx).If(own).Then(clientv3.OpDelete(key)).Commit()
 			return err
 		},
 		remove: func(key string) { _, _ = c.Delete(context.Background(), key) },

@@ -27,15 +27,18 @@ func TestKernelClock(t *testing.T) {
 	} {
 		for _, synchronised := range []bool{true, false} {
 			f := kernelClock(c.tick, c.freq, synchronised)
-			if f.Level != c.level || !strings.Contains(f.Text, c.text) || (f.Change == "") != (c.level == backend.OK) {
-				t.Errorf("kernelClock(%d, %d) = %+v, want %s %q", c.tick, c.freq, f, c.level, c.text)
+			if f.Level != c.level || !strings.Contains(f.Text, c.text) ||
+				(f.Change == "") != (c.level == backend.OK) {
+				t.Errorf("kernelClock(%d, %d) = %+v, want %s %q", c.tick, c.freq, f, c.level,
+					c.text)
 			}
 			if strings.Contains(f.Text, "not synchronised") == synchronised {
 				t.Errorf("synchronised %v: %q", synchronised, f.Text)
 			}
 		}
 	}
-	if f, err := machineClock(); (err == nil) != (runtime.GOOS == "linux") || err == nil && f.Text == "" {
+	if f, err := machineClock(); (err == nil) != (runtime.GOOS == "linux") ||
+		err == nil && f.Text == "" {
 		t.Errorf("machineClock = %+v, %v", f, err)
 	}
 }

@@ -30,11 +30,15 @@ func newConfigCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Show what a configuration comes to, and where each value is from",
-		Long: `Reads FILE, the HOLDFAST_... variables and --backend as every program of holdfast does, and prints each key with the value
-that would be used, where it is from, and which unset variable left it to its default. All mistakes are reported at once (those of the store's URL when there are
-no others), and the status is 2. No store is asked: "holdfast doctor" does that. URLs are shown without user, password and query.`,
-		Example: "  holdfast config check holdfast.yaml\n  HOLDFAST_TTL=5s holdfast config check holdfast.yaml -o json |\n    jq -r 'select(.default | not) | .key'",
-		Args:    takes(0, 1),
+		Long: `Reads FILE, the HOLDFAST_... variables and --backend as every program of holdfast
+does, and prints each key with the value that would be used, where it is from, and which unset
+variable left it to its default. All mistakes are reported at once (those of the store's URL when
+there are no others), and the status is 2. No store is asked: "holdfast doctor" does that. URLs are
+shown without user, password and query.`,
+		Example: "  holdfast config check holdfast.yaml\n" +
+			"  HOLDFAST_TTL=5s holdfast config check holdfast.yaml -o json |\n" +
+			"    jq -r 'select(.default | not) | .key'",
+		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				if o.config != "" {
@@ -53,7 +57,8 @@ no others), and the status is 2. No store is asked: "holdfast doctor" does that.
 		},
 	}
 	o.flags(cmd)
-	cmd.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
+	cmd.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml", "json"},
+		cobra.ShellCompDirectiveFilterFileExt)
 	return cmd
 }
 
@@ -92,7 +97,8 @@ func (o *common) printSettings(w io.Writer, f config.File) error {
 		from := o.from(s)
 		if o.output == "text" {
 			if s.Key == "backend" && s.Default && runtime.GOOS == "linux" {
-				s.Value = "none: it must be given, but for commands that can use a folder of this machine"
+				s.Value = "none: it must be given, " +
+					"but for commands that can use a folder of this machine"
 			}
 			for i, cell := range []string{s.Key, printable(s.Value), printable(from)} {
 				t[i].cells = append(t[i].cells, cell)
@@ -118,10 +124,12 @@ func newConfigSchema() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of the configuration file",
-		Long: `Prints a JSON Schema (2020-12) of the configuration file, for editors and for checks without holdfast. It takes what
-"holdfast config check" takes, but for what only the values together or a store's URL can tell.`,
-		Example: "  holdfast config schema > holdfast.schema.json\n  # in holdfast.yaml: # yaml-language-server: $schema=holdfast.schema.json",
-		Args:    takes(0, 0),
+		Long: `Prints a JSON Schema (2020-12) of the configuration file, for editors and for checks
+without holdfast. It takes what "holdfast config check" takes, but for what only the values together
+or a store's URL can tell.`,
+		Example: "  holdfast config schema > holdfast.schema.json\n" +
+			"  # in holdfast.yaml: # yaml-language-server: $schema=holdfast.schema.json",
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := cmd.OutOrStdout().Write(config.Schema())
 			return err

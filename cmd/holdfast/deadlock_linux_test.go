@@ -39,7 +39,9 @@ func TestDeadlockIsShown(t *testing.T) {
 		clients, held = append(clients, l), append(held, g)
 	}
 	deadlocks := func() (found []finding) {
-		return slices.DeleteFunc(findings(t, 0, url), func(f finding) bool { return f.Check != "deadlock" })
+		return slices.DeleteFunc(findings(t, 0, url), func(f finding) bool {
+			return f.Check != "deadlock"
+		})
 	}
 	if found := deadlocks(); len(found) != 0 {
 		t.Errorf("doctor sees %v before there is a deadlock", found)
@@ -51,17 +53,20 @@ func TestDeadlockIsShown(t *testing.T) {
 			under, stop := context.WithCancel(g.Context())
 			defer stop()
 			defer context.AfterFunc(ctx, stop)()
-			if other, err := clients[i].Lock(under, keys[1-i]); err == nil { // when the other has given up
+			// When the other has given up.
+			if other, err := clients[i].Lock(under, keys[1-i]); err == nil {
 				_ = other.Unlock()
 			}
 		})
 	}
 	await(t, "doctor tells of the deadlock", func() bool { return len(deadlocks()) > 0 })
 	found := deadlocks()
-	if len(found) != 1 || strings.Count(found[0].Text, `"till" on `) != 2 || strings.Count(found[0].Text, "deadlock_linux_test.go:") != 2 {
+	if len(found) != 1 || strings.Count(found[0].Text, `"till" on `) != 2 ||
+		strings.Count(found[0].Text, "deadlock_linux_test.go:") != 2 {
 		t.Errorf("doctor finds %v", found)
 	}
-	if o := holdfast(t, "list", "--backend", url).want(t, 0); strings.Contains(o.out, "waits-") || !strings.Contains(o.out, "two") {
+	if o := holdfast(t, "list", "--backend", url).want(t, 0); strings.Contains(o.out, "waits-") ||
+		!strings.Contains(o.out, "two") {
 		t.Error(o.out)
 	}
 	top := begin(t, url, "top", "--interval=100ms")
@@ -70,7 +75,8 @@ func TestDeadlockIsShown(t *testing.T) {
 		_ = top.cmd.Wait()
 	}()
 	for began := time.Now(); ; {
-		if line := top.line(); strings.HasPrefix(line, "deadlock: ") && strings.Contains(line, `waits for "two"`) {
+		if line := top.line(); strings.HasPrefix(line, "deadlock: ") &&
+			strings.Contains(line, `waits for "two"`) {
 			break
 		}
 		if time.Since(began) > time.Minute {

@@ -13,18 +13,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A deadman kills a command in time if we cannot: it is a process that does nothing else, and that no
-// terminal, shell or signal to our group reaches. It kills the command's process group before the lease
-// ends, at the latest time that it was told, and at once when we have ended without disarming it.
+// A deadman kills a command in time if we cannot: it is a process that does nothing else, and that
+// no terminal, shell or signal to our group reaches. It kills the command's process group before
+// the lease ends, at the latest time that it was told, and at once when we have ended without
+// disarming it.
 //
-// Safety: a command is never at work when its lease has ended, also if we are stopped or killed. Renewals
-// end with us, and a lease ends no earlier than the deadline that we know of when we tell the deadman.
-// That it kills nobody else: it is disarmed, and has ended, before the command is reaped, so until then
-// the command's number is its own. If we are killed, somebody else reaps it, and the deadman is told of
-// our end by the kernel as soon; all numbers would have to be used up in between.
+// Safety: a command is never at work when its lease has ended, also if we are stopped or killed.
+// Renewals end with us, and a lease ends no earlier than the deadline that we know of when we tell
+// the deadman. That it kills nobody else: it is disarmed, and has ended, before the command is
+// reaped, so until then the command's number is its own. If we are killed, somebody else reaps it,
+// and the deadman is told of our end by the kernel as soon; all numbers would have to be used up in
+// between.
 //
-// It is of no use if it is stopped or killed as well. Then Linux still kills the command, but not what
-// that has started, when we are killed.
+// It is of no use if it is stopped or killed as well. Then Linux still kills the command, but not
+// what that has started, when we are killed.
 type deadman struct {
 	process *os.Process
 	to      *os.File
@@ -60,8 +62,8 @@ func startDeadman() (*deadman, error) {
 	return &deadman{process, to}, nil
 }
 
-// tell tells it to kill the process group pid at a time by bootClock. It fails if the deadman is not there to
-// hear it.
+// tell tells it to kill the process group pid at a time by bootClock. It fails if the deadman is
+// not there to hear it.
 func (d *deadman) tell(pid int, at time.Duration) error {
 	_ = d.to.SetWriteDeadline(time.Now().Add(time.Second / 10)) // as somebody may have stopped it
 	_, err := fmt.Fprintln(d.to, pid, int64(at))

@@ -95,7 +95,8 @@ func traceDemo(ctx context.Context, st *demo.Store, endpoint string, process int
 		attribute.String("service.instance.id", fmt.Sprint(process)),
 		attribute.Int("process.pid", os.Getpid()),
 	))
-	obs, err := tracing.NewObserver(tracing.Config{Tracer: t, Logger: slog.New(slog.DiscardHandler)})
+	silent := slog.New(slog.DiscardHandler)
+	obs, err := tracing.NewObserver(tracing.Config{Tracer: t, Logger: silent})
 	if err != nil {
 		return err
 	}

@@ -31,16 +31,19 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [URL]",
 		Short: "Find out whether a store is fit to keep locks, and what to change",
-		Long: `Looks at the store that URL or the configuration names: whether it can be reached, how long a request takes beside the TTL,
-whether a lock can be taken and freed and who waits for it is woken, whether locks can be listed, and, as far as the store
-tells, its version, eviction, persistence, replicas or members, space, clock and the clock's rate, and what its user may do.
-Of a quorum every node is looked at, and whether two are the same server. On Linux it also looks at how the kernel corrects
-this machine's clock. It takes locks of its own, named holdfast-doctor-..., and changes nothing else.
+		Long: `Looks at the store that URL or the configuration names: whether it can be reached,
+how long a request takes beside the TTL, whether a lock can be taken and freed and who waits for it
+is woken, whether locks can be listed, and, as far as the store tells, its version, eviction,
+persistence, replicas or members, space, clock and the clock's rate, and what its user may do. Of a
+quorum every node is looked at, and whether two are the same server. On Linux it also looks at how
+the kernel corrects this machine's clock. It takes locks of its own, named holdfast-doctor-..., and
+changes nothing else.
 
-"fail" is what keeps locks from working, or can lose one without any fault; "warn" is what makes a fault worse than it need
-be. Exit status: 0 nothing failed, 1 something did, 2 wrong usage.`,
-		Example: "  holdfast doctor redis://localhost:6379\n  holdfast doctor -o json | jq -r 'select(.level != \"ok\")'",
-		Args:    takes(0, 1),
+"fail" is what keeps locks from working, or can lose one without any fault; "warn" is what makes a
+fault worse than it need be. Exit status: 0 nothing failed, 1 something did, 2 wrong usage.`,
+		Example: "  holdfast doctor redis://localhost:6379\n" +
+			"  holdfast doctor -o json | jq -r 'select(.level != \"ok\")'",
+		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := o.loadStore(args)
 			if err != nil {
@@ -50,7 +53,8 @@ be. Exit status: 0 nothing failed, 1 something did, 2 wrong usage.`,
 				return err
 			}
 			d := doctor{
-				o: &o, w: cmd.OutOrStdout(), paint: o.paint(cmd), file: f, stopped: cmd.Context().Err,
+				o: &o, w: cmd.OutOrStdout(), paint: o.paint(cmd), file: f,
+				stopped: cmd.Context().Err,
 			}
 			d.all(cmd.Context())
 			d.machine()
@@ -130,9 +134,14 @@ func (d *doctor) flush() {
 	if len(d.findings) == 0 {
 		return
 	}
-	colours := map[string]terminal.Colour{string(backend.OK): terminal.Green, string(backend.Warn): terminal.Yellow, string(backend.Fail): terminal.Red}
+	colours := map[string]terminal.Colour{
+		string(backend.OK): terminal.Green, string(backend.Warn): terminal.Yellow,
+		string(backend.Fail): terminal.Red,
+	}
 	t := table{
-		{fold: true, paint: func(_ int, level string) string { return d.paint.In(colours[level], level) }},
+		{fold: true, paint: func(_ int, level string) string {
+			return d.paint.In(colours[level], level)
+		}},
 		{fold: true},
 		{fold: true}, // safeguard: doctor-folds
 	}
@@ -181,9 +190,13 @@ func (d *doctor) all(ctx context.Context) {
 	d.one(ctx, d.file, nil)
 	switch n := len(nodes); {
 	case n < 3:
-		d.find("nodes", backend.Warn, fmt.Sprintf("%d: a quorum of less than 3 bears no failure", n), "name 3 or 5 independent nodes")
+		d.find("nodes", backend.Warn,
+			fmt.Sprintf("%d: a quorum of less than 3 bears no failure", n),
+			"name 3 or 5 independent nodes")
 	case n%2 == 0:
-		d.find("nodes", backend.Warn, fmt.Sprintf("%d, which bear no more failures than %d", n, n-1), "add one, or take one away")
+		d.find("nodes", backend.Warn,
+			fmt.Sprintf("%d, which bear no more failures than %d", n, n-1),
+			"add one, or take one away")
 	default:
 		d.find("nodes", backend.OK, fmt.Sprintf("%d, of which %d may fail", n, (n-1)/2), "")
 	}
@@ -196,7 +209,8 @@ func (d *doctor) one(ctx context.Context, f config.File, same map[string]string)
 	defer cancel()
 	began := time.Now()
 	b, cfg, err := openStore(ctx, f)
-	if errors.Is(err, backend.ErrUnsafe) { // an evicting Redis: the rest can be looked at all the same
+	if errors.Is(err, backend.ErrUnsafe) {
+		// An evicting Redis: the rest can be looked at all the same.
 		if b2, cfg2, err2 := openStore(ctx, insist(f)); err2 == nil {
 			b, cfg, err = b2, cfg2, nil
 		}
@@ -209,7 +223,8 @@ func (d *doctor) one(ctx context.Context, f config.File, same map[string]string)
 	d.find("reached", backend.OK, "in "+ago(time.Since(began)), "")
 	found, err := b.Diagnose(ctx)
 	if err != nil {
-		d.find("set-up", backend.Warn, "the store does not tell how it is set up: "+reason(err), remedy(err))
+		d.find("set-up", backend.Warn,
+			"the store does not tell how it is set up: "+reason(err), remedy(err))
 	}
 	ttl := cmp.Or(cfg.TTL, max(locker.DefaultTTL, b.Capabilities().MinTTL))
 	for _, f := range found {
@@ -254,28 +269,37 @@ func insist(f config.File) config.File {
 func remedy(err error) string {
 	switch {
 	case errors.Is(err, backend.ErrDenied):
-		return "look at user, password and permissions; the page of the store's package lists what is needed"
+		return "look at user, password and permissions; " +
+			"the page of the store's package lists what is needed"
 	case errors.Is(err, backend.ErrUnsafe):
-		return "mend what the message names; the page of the store's package says what can be accepted instead"
+		return "mend what the message names; " +
+			"the page of the store's package says what can be accepted instead"
 	case errors.Is(err, errors.ErrUnsupported):
 		return "upgrade the server, or use another store"
 	}
 	return "see that the server is up, can write, and is where the URL says"
 }
 
-func (d *doctor) identity(ctx context.Context, b backend.Backend, u config.URL, same map[string]string) {
+func (d *doctor) identity(ctx context.Context, b backend.Backend, u config.URL,
+	same map[string]string,
+) {
 	if same == nil {
 		return
 	}
 	id, err := b.Identity(ctx)
 	switch other, twice := same[id]; {
 	case err != nil:
-		d.find("independent", backend.Warn, "the node does not tell which server it is: "+reason(err), "let its user run INFO; or see yourself that no server is listed twice")
+		d.find("independent", backend.Warn,
+			"the node does not tell which server it is: "+reason(err),
+			"let its user run INFO; or see yourself that no server is listed twice")
 	case twice:
-		d.find("independent", backend.Fail, "it is the same server as "+other, "name servers that fail independently: one vote must not count twice")
+		d.find("independent", backend.Fail, "it is the same server as "+other,
+			"name servers that fail independently: one vote must not count twice")
 	case schemeOf(u) == "file": // safeguard: folders-are-one-machine
 		same[id] = d.store
-		d.find("independent", backend.Warn, "it is a folder of this machine: each machine asks one of its own, and they all fail with it",
+		d.find("independent", backend.Warn,
+			"it is a folder of this machine: "+
+				"each machine asks one of its own, and they all fail with it",
 			"name servers, unless all who lock are on this machine, where one folder does")
 	default:
 		same[id] = d.store
@@ -301,11 +325,13 @@ func (d *doctor) takes(ctx context.Context, b backend.Backend, u config.URL, key
 		err = released
 	}
 	if errors.Is(err, backend.ErrQuarantined) {
-		d.find("lock", backend.Warn, reason(err), "nothing, if that was meant; locks are granted again after that time")
+		d.find("lock", backend.Warn, reason(err),
+			"nothing, if that was meant; locks are granted again after that time")
 		return false
 	}
 	if err != nil {
-		d.find("lock", backend.Fail, "a lock cannot be taken and freed: "+reason(err), doctorAdvice(&storeError{Store: u, Err: err}))
+		d.find("lock", backend.Fail, "a lock cannot be taken and freed: "+reason(err),
+			doctorAdvice(&storeError{Store: u, Err: err}))
 		return false
 	}
 	d.find("lock", backend.OK, "taken and freed", "")
@@ -326,13 +352,15 @@ func (d *doctor) speed(ctx context.Context, b backend.Backend, key string, ttl t
 	}
 	slices.Sort(took)
 	half, most := took[len(took)/2], took[len(took)-1]
-	text := fmt.Sprintf("%s, the slowest of %d %s, with a TTL of %s", ago(half), roundTrips, ago(most), ago(ttl))
+	text := fmt.Sprintf("%s, the slowest of %d %s, with a TTL of %s",
+		ago(half), roundTrips, ago(most), ago(ttl))
 	const change = longerTTL + ", or a store that is closer"
 	switch {
 	case most > ttl/3:
 		d.find("round trip", backend.Fail, text+": a renewal may come too late", change)
 	case half > ttl/30:
-		d.find("round trip", backend.Warn, text+": little time to renew again after a failure", change)
+		d.find("round trip", backend.Warn,
+			text+": little time to renew again after a failure", change)
 	default:
 		d.find("round trip", backend.OK, text, "")
 	}
@@ -365,7 +393,8 @@ func (d *doctor) wakes(ctx context.Context, b backend.Backend, key string) {
 		}
 	}
 	if err != nil {
-		d.find(check, backend.Warn, polls+reason(err), "for Redis, allow SUBSCRIBE, UNSUBSCRIBE and PUBLISH on the channels")
+		d.find(check, backend.Warn, polls+reason(err),
+			"for Redis, allow SUBSCRIBE, UNSUBSCRIBE and PUBLISH on the channels")
 		return
 	}
 	limit := time.NewTimer(wakeLimit)
@@ -379,7 +408,8 @@ func (d *doctor) wakes(ctx context.Context, b backend.Backend, key string) {
 	case <-limit.C:
 	case <-ctx.Done():
 	}
-	d.find(check, backend.Warn, polls+"no message came that the lock is free", "see that nothing between here and the store drops its messages")
+	d.find(check, backend.Warn, polls+"no message came that the lock is free",
+		"see that nothing between here and the store drops its messages")
 }
 
 func (d *doctor) lists(ctx context.Context, b backend.Backend, prefix string) {
@@ -389,7 +419,8 @@ func (d *doctor) lists(ctx context.Context, b backend.Backend, prefix string) {
 			d.find("list", backend.OK, "not with this store", "")
 			return
 		case err != nil:
-			d.find("list", backend.Warn, "locks cannot be listed: "+reason(err), "for Redis, allow SCAN; only holdfast list and top need it")
+			d.find("list", backend.Warn, "locks cannot be listed: "+reason(err),
+				"for Redis, allow SCAN; only holdfast list and top need it")
 			return
 		}
 	}
@@ -400,7 +431,8 @@ func (d *doctor) lists(ctx context.Context, b backend.Backend, prefix string) {
 func (d *doctor) deadlocks(ctx context.Context, b backend.Backend, namespace string) {
 	all, _ := locker.Deadlocks(ctx, b, namespace)
 	for _, cycle := range all {
-		d.find("deadlock", backend.Warn, deadlock(cycle), "end one of them, and lock keys in one order, or set break_deadlocks where they lock")
+		d.find("deadlock", backend.Warn, deadlock(cycle),
+			"end one of them, and lock keys in one order, or set break_deadlocks where they lock")
 	}
 }
 

@@ -47,7 +47,9 @@ func etcdURL(members ...*testserver.EtcdMember) string {
 	return "etcd://" + strings.Join(addrs, ",")
 }
 
-func redlockURL(nodes ...string) string { return "redlock://?" + url.Values{"node": nodes}.Encode() }
+func redlockURL(nodes ...string) string {
+	return "redlock://?" + url.Values{"node": nodes}.Encode()
+}
 
 // await waits for a server to be in a state.
 func await(t *testing.T, state string, there func() bool) {
@@ -69,7 +71,8 @@ func TestDoctorFindsNothing(t *testing.T) {
 		nodes = append(nodes, s.URL())
 	}
 	for _, url := range []string{
-		srv.URL(), "rueidis://" + srv.Addr(), "redis://" + srv.Addr() + "?dialect=string", redlockURL(nodes...), etcdURL(testserver.EtcdCluster(t, 3).Members...),
+		srv.URL(), "rueidis://" + srv.Addr(), "redis://" + srv.Addr() + "?dialect=string",
+		redlockURL(nodes...), etcdURL(testserver.EtcdCluster(t, 3).Members...),
 	} {
 		if bad := findings(t, 0, url); bad != nil {
 			t.Errorf("%s: %+v", url, bad)
@@ -77,7 +80,8 @@ func TestDoctorFindsNothing(t *testing.T) {
 	}
 	unsaved := testserver.Redis(t)
 	guarded := unsaved.URL() + "?max_ttl=1s"
-	holdfast(t, "run", "k", "--backend", guarded, "--ttl=1s", "--wait=1m", "--", "true").want(t, 0) // it is over its first second
+	// It is over its first second.
+	holdfast(t, "run", "k", "--backend", guarded, "--ttl=1s", "--wait=1m", "--", "true").want(t, 0)
 	if bad := findings(t, 0, guarded); bad != nil {
 		t.Errorf("a server that forgets, with the guard against that: %+v", bad)
 	}
@@ -88,7 +92,8 @@ func TestDoctorFinds(t *testing.T) {
 	redis := func(t *testing.T) *testserver.Server { return testserver.Redis(t, persistent) }
 	user := func(t *testing.T, rules string) string {
 		srv := redis(t)
-		srv.MustDo(append([]string{"ACL", "SETUSER", "app", "on", ">" + secret, "~holdfast:*"}, strings.Fields(rules)...)...)
+		srv.MustDo(append([]string{"ACL", "SETUSER", "app", "on", ">" + secret, "~holdfast:*"},
+			strings.Fields(rules)...)...)
 		return "redis://app:" + secret + "@" + srv.Addr()
 	}
 	for name, c := range map[string]struct {
@@ -101,11 +106,16 @@ func TestDoctorFinds(t *testing.T) {
 			srv.MustDo("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 			return srv.URL()
 		}, []string{"eviction fail allkeys-lru"}},
-		"no persistence": {func(t *testing.T) string { return testserver.Redis(t).URL() }, []string{"persistence warn appendonly is off"}},
+		"no persistence": {func(t *testing.T) string {
+			return testserver.Redis(t).URL()
+		}, []string{"persistence warn appendonly is off"}},
 		"replicas that the primary does without": {func(t *testing.T) string {
 			primary := redis(t)
-			testserver.Redis(t, testserver.WithArgs("--replicaof", "127.0.0.1 "+strconv.Itoa(primary.Port())))
-			await(t, "replica", func() bool { return strings.Contains(primary.MustDo("INFO", "replication"), "state=online") })
+			testserver.Redis(t, testserver.WithArgs("--replicaof",
+				"127.0.0.1 "+strconv.Itoa(primary.Port())))
+			await(t, "replica", func() bool {
+				return strings.Contains(primary.MustDo("INFO", "replication"), "state=online")
+			})
 			return primary.URL()
 		}, []string{"replicas warn 1 connected"}},
 		"fewer replicas than the URL waits for": {func(t *testing.T) string {
@@ -113,7 +123,8 @@ func TestDoctorFinds(t *testing.T) {
 		}, []string{"replicas fail waits for 1", "lock fail 0 of 1 replicas"}},
 		"the URL of a replica": {func(t *testing.T) string {
 			primary := redis(t)
-			return testserver.Redis(t, testserver.WithArgs("--replicaof", "127.0.0.1 "+strconv.Itoa(primary.Port()))).URL()
+			return testserver.Redis(t,
+				testserver.WithArgs("--replicaof", "127.0.0.1 "+strconv.Itoa(primary.Port()))).URL()
 		}, []string{"reached fail READONLY"}},
 		"a primary without the replicas that it must have": {func(t *testing.T) string {
 			srv := redis(t)
@@ -129,15 +140,24 @@ func TestDoctorFinds(t *testing.T) {
 		"a node of a cluster": {func(t *testing.T) string {
 			srv := testserver.Redis(t, persistent, testserver.WithArgs("--cluster-enabled", "yes"))
 			srv.MustDo("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-			await(t, "cluster", func() bool { return strings.Contains(srv.MustDo("CLUSTER", "INFO"), "cluster_state:ok") })
+			await(t, "cluster", func() bool {
+				return strings.Contains(srv.MustDo("CLUSTER", "INFO"), "cluster_state:ok")
+			})
 			return srv.URL()
 		}, []string{"role fail node of a cluster"}},
 		"wrong password": {func(t *testing.T) string {
-			return "redis://:" + secret + "@" + testserver.Redis(t, testserver.WithPassword("right")).Addr()
+			return "redis://:" + secret + "@" +
+				testserver.Redis(t, testserver.WithPassword("right")).Addr()
 		}, []string{"reached fail WRONGPASS"}},
-		"a command is not allowed": {func(t *testing.T) string { return user(t, "&* +@all -hset") }, []string{"reached fail HSET"}},
-		"no channels":              {func(t *testing.T) string { return user(t, "+@all resetchannels") }, []string{"permissions warn publish", "wake-ups warn who waits polls"}},
-		"no list":                  {func(t *testing.T) string { return user(t, "&* +@all -scan") }, []string{"list warn cannot be listed"}},
+		"a command is not allowed": {func(t *testing.T) string {
+			return user(t, "&* +@all -hset")
+		}, []string{"reached fail HSET"}},
+		"no channels": {func(t *testing.T) string {
+			return user(t, "+@all resetchannels")
+		}, []string{"permissions warn publish", "wake-ups warn who waits polls"}},
+		"no list": {func(t *testing.T) string {
+			return user(t, "&* +@all -scan")
+		}, []string{"list warn cannot be listed"}},
 		"messages are lost": {func(t *testing.T) string {
 			proxy := testserver.NewProxy(t, redis(t).Addr())
 			proxy.Set(testserver.Fault{Mode: testserver.LoseMessages})
@@ -147,7 +167,9 @@ func TestDoctorFinds(t *testing.T) {
 			srv, other := redis(t), redis(t)
 			return redlockURL(srv.URL(), other.URL(), "rueidis://"+srv.Addr())
 		}, []string{"independent fail same server as", "reached fail same server as"}},
-		"two nodes": {func(t *testing.T) string { return redlockURL(redis(t).URL(), redis(t).URL()) }, []string{"nodes warn bears no failure"}},
+		"two nodes": {func(t *testing.T) string {
+			return redlockURL(redis(t).URL(), redis(t).URL())
+		}, []string{"nodes warn bears no failure"}},
 		"nobody there": {func(t *testing.T) string {
 			srv := redis(t)
 			srv.Kill()
@@ -155,16 +177,25 @@ func TestDoctorFinds(t *testing.T) {
 		}, []string{"reached fail cannot reach redis at 127.0.0.1"}},
 		"etcd without space": {func(t *testing.T) string {
 			m := testserver.Etcd(t)
-			if err := m.Post("/v3/maintenance/alarm", map[string]string{"action": "ACTIVATE", "alarm": "NOSPACE"}, nil); err != nil {
+			if err := m.Post("/v3/maintenance/alarm",
+				map[string]string{"action": "ACTIVATE", "alarm": "NOSPACE"}, nil); err != nil {
 				t.Fatal(err)
 			}
 			return etcdURL(m)
-		}, []string{"members warn one, which bears no failure", "space fail quota is used up", "lock fail space exceeded"}},
+		}, []string{
+			"members warn one, which bears no failure", "space fail quota is used up",
+			"lock fail space exceeded",
+		}},
 		"etcd of Debian": {func(t *testing.T) string {
 			testserver.OnlyInAll(t, "an old etcd, of Debian's")
 			return etcdURL(testserver.EtcdCluster(t, 1, testserver.WithDebianEtcd()).Members[0])
-		}, []string{"version warn may answer reads from the past", "members warn one, which bears no failure"}},
-		"this process": {func(*testing.T) string { return "mem://" }, []string{"processes warn memory of one process"}},
+		}, []string{
+			"version warn may answer reads from the past",
+			"members warn one, which bears no failure",
+		}},
+		"this process": {func(*testing.T) string {
+			return "mem://"
+		}, []string{"processes warn memory of one process"}},
 		"folders": {func(t *testing.T) string {
 			return redlockURL("file://"+t.TempDir(), "file://"+t.TempDir(), redis(t).URL())
 		}, []string{"independent warn folder of this machine"}},
@@ -182,7 +213,9 @@ func TestDoctorFinds(t *testing.T) {
 			url := c.setup(t)
 			bad := findings(t, failing(c.want), url)
 			for _, f := range bad {
-				if !slices.ContainsFunc(c.want, func(w string) bool { return is(f, w) }) || f.Change == "" || strings.Contains(f.Change, "holdfast doctor") {
+				if !slices.ContainsFunc(c.want, func(w string) bool {
+					return is(f, w)
+				}) || f.Change == "" || strings.Contains(f.Change, "holdfast doctor") {
 					t.Errorf("not expected, or with nothing to do but what was done: %+v", f)
 				}
 			}
@@ -199,7 +232,8 @@ func TestDoctorFinds(t *testing.T) {
 func TestDoctorFindsACluster(t *testing.T) {
 	t.Parallel()
 	set := testserver.Cluster(t, persistent)
-	if bad := findings(t, 0, set.URL()); len(bad) != 1 || !is(bad[0], "failover warn a lock is granted twice") {
+	if bad := findings(t, 0, set.URL()); len(bad) != 1 ||
+		!is(bad[0], "failover warn a lock is granted twice") {
 		t.Errorf("a cluster: %+v", bad)
 	}
 	refused := 0
@@ -210,11 +244,13 @@ func TestDoctorFindsACluster(t *testing.T) {
 				t.Errorf("%s: to change is %+v", node.URL(), f)
 			}
 		}
-		if !is(bad[0], "reached fail is a node of a Cluster: MOVED ") { // one has the slot of the first request
+		// One has the slot of the first request.
+		if !is(bad[0], "reached fail is a node of a Cluster: MOVED ") {
 			continue
 		}
 		refused++
-		if o := holdfast(t, "run", "k", "--wait=1h", "--backend", node.URL(), "true").want(t, 77); !strings.Contains(o.err, "let --backend begin with redis+cluster://") {
+		if o := holdfast(t, "run", "k", "--wait=1h", "--backend", node.URL(), "true").want(t,
+			77); !strings.Contains(o.err, "let --backend begin with redis+cluster://") {
 			t.Errorf("run says %s", o.err)
 		}
 	}
@@ -227,7 +263,8 @@ func TestDoctorFindsACluster(t *testing.T) {
 func is(f finding, want string) bool {
 	for _, level := range []string{" warn ", " fail "} {
 		if check, text, ok := strings.Cut(want, level); ok {
-			return f.Check == check && f.Level == strings.TrimSpace(level) && strings.Contains(f.Text, text)
+			return f.Check == check && f.Level == strings.TrimSpace(level) &&
+				strings.Contains(f.Text, text)
 		}
 	}
 	return false
@@ -248,7 +285,8 @@ func TestDoctorFindsSlowness(t *testing.T) {
 	proxy := testserver.NewProxy(t, srv.Addr())
 	proxy.Set(testserver.Fault{Mode: testserver.Delay, Delay: 100 * time.Millisecond})
 	o := holdfastWith(t, []string{"HOLDFAST_TTL=1s"}, "doctor", "redis://"+proxy.Addr())
-	if !strings.Contains(o.out, "little time to renew") && !strings.Contains(o.out, "may come too late") {
+	if !strings.Contains(o.out, "little time to renew") &&
+		!strings.Contains(o.out, "may come too late") {
 		t.Errorf("%s%s", o.out, o.err)
 	}
 }
@@ -258,7 +296,8 @@ func TestDoctorFindsSlowness(t *testing.T) {
 func TestUnixSocket(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	srv := testserver.Redis(t, persistent, testserver.WithPassword(secret), testserver.WithArgs("--unixsocket", filepath.Join(dir, "s")))
+	srv := testserver.Redis(t, persistent, testserver.WithPassword(secret),
+		testserver.WithArgs("--unixsocket", filepath.Join(dir, "s")))
 	for _, scheme := range []string{"redis+unix", "rueidis+unix"} {
 		url := scheme + "://:" + secret + "@" + dir + "/s?db=3"
 		if bad := findings(t, 0, url); bad != nil {
@@ -266,7 +305,8 @@ func TestUnixSocket(t *testing.T) {
 		}
 		holdfast(t, "run", scheme, "--backend", url, "--", "true").want(t, 0)
 		for path, says := range map[string]string{
-			dir + "/none": "cannot reach redis at " + dir + "/none: dial unix " + dir + "/none: connect: no such file or directory", "none": "three slashes",
+			dir + "/none": "cannot reach redis at " + dir + "/none: dial unix " + dir +
+				"/none: connect: no such file or directory", "none": "three slashes",
 		} {
 			o := holdfast(t, "inspect", "k", "--backend", scheme+"://"+path)
 			if !strings.Contains(o.err, says) || strings.Contains(o.err, secret) {
@@ -274,7 +314,8 @@ func TestUnixSocket(t *testing.T) {
 			}
 		}
 	}
-	if keys := srv.MustDo("INFO", "keyspace"); !strings.Contains(keys, "db3:") || strings.Contains(keys, "db0:") {
+	if keys := srv.MustDo("INFO", "keyspace"); !strings.Contains(keys, "db3:") ||
+		strings.Contains(keys, "db0:") {
 		t.Errorf("the locks are in %s", keys)
 	}
 }
@@ -284,10 +325,12 @@ func TestUnixSocketOfEtcd(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	forward(t, socket, testserver.Etcd(t).Addr())
-	if bad := findings(t, 0, "etcd+unix://"+socket); len(bad) != 1 || !is(bad[0], "members warn one") {
+	if bad := findings(t, 0, "etcd+unix://"+socket); len(bad) != 1 ||
+		!is(bad[0], "members warn one") {
 		t.Errorf("%+v", bad)
 	}
-	if bad := findings(t, 1, "etcd+unix://"+socket+"x"); len(bad) != 1 || !strings.Contains(bad[0].Text, "dial unix "+socket+"x: ") {
+	if bad := findings(t, 1, "etcd+unix://"+socket+"x"); len(bad) != 1 ||
+		!strings.Contains(bad[0].Text, "dial unix "+socket+"x: ") {
 		t.Errorf("%+v", bad)
 	}
 }

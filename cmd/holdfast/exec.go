@@ -42,8 +42,8 @@ const (
 	envToken = "HOLDFAST_TOKEN"
 )
 
-// releaseLimit is how long a store may take for a release, where nothing depends on it any more: CMD
-// has ended, and the lease ends by itself.
+// releaseLimit is how long a store may take for a release, where nothing depends on it any more:
+// CMD has ended, and the lease ends by itself.
 const releaseLimit = 700 * time.Millisecond
 
 const runLong = `Waits for the lock, runs CMD while it is held, and releases it when CMD ends.
@@ -103,13 +103,18 @@ func newRun() *cobra.Command {
 	}
 	r.flags(cmd)
 	f := cmd.Flags()
-	f.IntVarP(&r.conflict, "conflict-exit-code", "E", exitNotAcquired, "the status if another holds the lock, with --no-wait, --wait or inside of a run")
+	f.IntVarP(&r.conflict, "conflict-exit-code", "E", exitNotAcquired,
+		"the status if another holds the lock, with --no-wait, --wait or inside of a run")
 	f.BoolVar(&r.noWait, "no-wait", false, "do not wait: exit with 75 if another holds it")
 	f.BoolVar(&r.shared, "shared", false, "hold it together with others who do")
-	f.IntVar(&r.permits, "permits", 0, "hold one of so many permits; all who use KEY must say the same")
-	f.IntVar(&r.weight, "weight", 1, "hold so many of the permits; who needs more than are free waits, and is not overtaken")
-	f.DurationVar(&r.oncePer, "once-per", 0, "do not run CMD if it was run less than this ago; see above")
-	f.BoolVar(&r.onSuccess, "on-success", false, "with --once-per: a run counts only if its status is 0")
+	f.IntVar(&r.permits, "permits", 0,
+		"hold one of so many permits; all who use KEY must say the same")
+	f.IntVar(&r.weight, "weight", 1,
+		"hold so many of the permits; who needs more than are free waits, and is not overtaken")
+	f.DurationVar(&r.oncePer, "once-per", 0,
+		"do not run CMD if it was run less than this ago; see above")
+	f.BoolVar(&r.onSuccess, "on-success", false,
+		"with --once-per: a run counts only if its status is 0")
 	return cmd
 }
 
@@ -133,14 +138,17 @@ func (r *runner) split(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// complete completes KEY, and behind it flags, which cobra does not as they are not ahead of it. What
-// CMD takes is files as far as it can tell.
-func (r *runner) complete(cmd *cobra.Command, args []string, begun string) (names []string, _ cobra.ShellCompDirective) {
+// complete completes KEY, and behind it flags, which cobra does not as they are not ahead of it.
+// What CMD takes is files as far as it can tell.
+func (r *runner) complete(cmd *cobra.Command, args []string,
+	begun string,
+) (names []string, _ cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return r.completeKeys(cmd, args, begun)
 	}
 	f := cmd.Flags()
-	if err := f.Parse(args[1:]); err != nil || len(args) > 1 && f.NArg() > 0 || !strings.HasPrefix(begun, "-") {
+	if err := f.Parse(args[1:]); err != nil || len(args) > 1 && f.NArg() > 0 ||
+		!strings.HasPrefix(begun, "-") {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	f.VisitAll(func(f *pflag.Flag) {
@@ -168,7 +176,8 @@ flag of holdfast's begins CMD, as with run.
 			if len(r.argv) == 0 {
 				for _, flag := range []string{"note", "ttl", "max-hold", "kill-after"} {
 					if cmd.Flags().Changed(flag) {
-						return usage("--%s is for a CMD, and without one who holds %s is only shown", flag, printable(args[0]))
+						return usage("--%s is for a CMD, "+
+							"and without one who holds %s is only shown", flag, printable(args[0]))
 					}
 				}
 				return r.withKey(cmd, args[:1], r.inspect)
@@ -185,11 +194,16 @@ func (r *runner) flags(cmd *cobra.Command) {
 	r.within = &r.wait
 	f := cmd.Flags()
 	f.SetInterspersed(false) // see split
-	f.DurationVar(&r.wait, "wait", 0, "how long to wait for the lock, and for a store that is not up yet\n(default: until the lock is to be had, from a store that is up)")
-	f.DurationVar(&r.ttl, "ttl", 0, "how long a crashed holder blocks others (default: the configuration's, else 30s)")
-	f.DurationVar(&r.maxHold, "max-hold", 0, "end CMD, as if the lock were lost, when it has held for so long")
+	f.DurationVar(&r.wait, "wait", 0,
+		"how long to wait for the lock, and for a store that is not up yet\n"+
+			"(default: until the lock is to be had, from a store that is up)")
+	f.DurationVar(&r.ttl, "ttl", 0,
+		"how long a crashed holder blocks others (default: the configuration's, else 30s)")
+	f.DurationVar(&r.maxHold, "max-hold", 0,
+		"end CMD, as if the lock were lost, when it has held for so long")
 	r.why.flag(f)
-	f.DurationVar(&r.killAfter, "kill-after", 10*time.Second, "how long CMD may take to end after TERM; at most a third of the TTL")
+	f.DurationVar(&r.killAfter, "kill-after", 10*time.Second,
+		"how long CMD may take to end after TERM; at most a third of the TTL")
 	cmd.ValidArgsFunction = r.complete
 }
 
@@ -199,7 +213,13 @@ func (r *runner) check(cmd *cobra.Command) error {
 	for _, f := range []struct {
 		name string
 		d    time.Duration
-	}{{"wait", r.wait}, {"ttl", r.ttl}, {"max-hold", r.maxHold}, {"kill-after", r.killAfter}, {"once-per", r.oncePer}} {
+	}{
+		{"wait", r.wait},
+		{"ttl", r.ttl},
+		{"max-hold", r.maxHold},
+		{"kill-after", r.killAfter},
+		{"once-per", r.oncePer},
+	} {
 		if (set(f.name) || f.name == "kill-after") && f.d <= 0 {
 			return usage("--%s %v is not positive", f.name, f.d)
 		}
@@ -211,13 +231,26 @@ func (r *runner) check(cmd *cobra.Command) error {
 	}{
 		{r.noWait && set("wait"), "--wait and --no-wait exclude each other"},
 		{r.shared && permits, "--shared and --permits exclude each other"},
-		{r.conflict < 0 || r.conflict > 255, fmt.Sprintf("--conflict-exit-code %d is not between 0 and 255", r.conflict)},
+		{
+			r.conflict < 0 || r.conflict > 255,
+			fmt.Sprintf("--conflict-exit-code %d is not between 0 and 255", r.conflict),
+		},
 		{permits && r.permits < 1, fmt.Sprintf("--permits %d is not positive", r.permits)},
 		{weight && !permits, "--weight is for --permits"},
-		{weight && (r.weight < 1 || r.weight > r.permits), fmt.Sprintf("--weight %d is not between 1 and the %d of --permits", r.weight, r.permits)},
-		{r.oncePer > 0 && (r.shared || permits), "--once-per is for a lock that one holds: not together with --shared or --permits"},
+		{
+			weight && (r.weight < 1 || r.weight > r.permits),
+			fmt.Sprintf("--weight %d is not between 1 and the %d of --permits",
+				r.weight, r.permits),
+		},
+		{
+			r.oncePer > 0 && (r.shared || permits),
+			"--once-per is for a lock that one holds: not together with --shared or --permits",
+		},
 		{r.onSuccess && r.oncePer == 0, "--on-success is for --once-per"},
-		{r.oncePer > backend.MaxNotBefore, fmt.Sprintf("--once-per %v is over %v", r.oncePer, backend.MaxNotBefore)},
+		{
+			r.oncePer > backend.MaxNotBefore,
+			fmt.Sprintf("--once-per %v is over %v", r.oncePer, backend.MaxNotBefore),
+		},
 	} {
 		if c.wrong {
 			return usage("%s", c.says)
@@ -246,7 +279,8 @@ func (r *runner) options() []locker.Option {
 		opts = append(opts, locker.WaitLimit(r.wait))
 	}
 	if r.oncePer > 0 {
-		opts = append(opts, locker.OnSuccess()) // what the work in once returns says whether a run counts
+		// What the work in once returns says whether a run counts.
+		opts = append(opts, locker.OnSuccess())
 	}
 	return opts
 }
@@ -265,7 +299,8 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 	case err != nil:
 		return err
 	case r.oncePer > 0 && f.Backend.IsZero():
-		return usage("--once-per needs a store that is named, as it has to outlive a restart of the machine: " +
+		return usage("--once-per needs a store that is named, " +
+			"as it has to outlive a restart of the machine: " +
 			"give --backend URL, such as file:///var/lib/locks, or set HOLDFAST_BACKEND")
 	}
 	ctx, tracer, err := startTrace(cmd.Context(), f, cmd.Name()+" "+filepath.Base(path))
@@ -275,7 +310,8 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 	r.trace = tracer
 	err = r.traced(ctx, key, path)
 	var refused *exitError
-	if errors.As(err, &refused) && refused.status == exitNotAcquired && refused.err != nil && !r.lead {
+	if errors.As(err, &refused) && refused.status == exitNotAcquired && refused.err != nil &&
+		!r.lead {
 		refused.status = r.conflict
 	}
 	if unsent := r.trace.close(err); unsent != nil {
@@ -328,8 +364,8 @@ func (r *runner) traced(ctx context.Context, key, path string) error {
 	}
 }
 
-// closeStore gives the store a moment for a release that it owes an answer to, or what is left of that
-// since CMD ended. Then the process ends, and with it what a client would wait for.
+// closeStore gives the store a moment for a release that it owes an answer to, or what is left of
+// that since CMD ended. Then the process ends, and with it what a client would wait for.
 func (r *runner) closeStore(c *client) {
 	limit := releaseLimit
 	if !r.over.IsZero() {
@@ -346,9 +382,9 @@ func (r *runner) closeStore(c *client) {
 	}
 }
 
-// nested refuses a lock that the run holds which this process is part of, if one of the two is to have it
-// alone: that run waits for its command to end, and the command would wait for the lock. If the store does
-// not tell who holds, the answer is unknown, and an error too.
+// nested refuses a lock that the run holds which this process is part of, if one of the two is to
+// have it alone: that run waits for its command to end, and the command would wait for the lock. If
+// the store does not tell who holds, the answer is unknown, and an error too.
 func (c *client) nested(ctx context.Context, key string, alone bool) error {
 	token, err := strconv.ParseUint(os.Getenv(envToken), 10, 64)
 	if err != nil || os.Getenv(envKey) != key {
@@ -360,8 +396,8 @@ func (c *client) nested(ctx context.Context, key string, alone bool) error {
 	}
 	for _, h := range s.Holders {
 		if h.Token == token && (alone || h.Mode == backend.Exclusive) { // safeguard: run-nested
-			return exit(exitNotAcquired,
-				"%s is held by the holdfast that runs this command, token %d: it would wait for itself", printable(key), token)
+			return exit(exitNotAcquired, "%s is held by the holdfast that runs this command, "+
+				"token %d: it would wait for itself", printable(key), token)
 		}
 	}
 	return nil
@@ -376,7 +412,9 @@ type lock struct {
 }
 
 // Lock is Lock or TryLock of the client.
-func (l *lock) Lock(ctx context.Context, key string, opts ...locker.Option) (g *locker.Guard[struct{}], err error) {
+func (l *lock) Lock(ctx context.Context, key string,
+	opts ...locker.Option,
+) (g *locker.Guard[struct{}], err error) {
 	take := l.client.Lock
 	if l.try {
 		take = l.TryLock
@@ -400,7 +438,9 @@ func (r *runner) once(ctx context.Context, c *client, key, path string) error {
 		if r.onSuccess && status != 0 {
 			uncounted = fmt.Errorf("status %d", status)
 		}
-		return cmp.Or(lost, failed, uncounted) // why the run does not count: it was cut off, never began, or failed; safeguard: run-uncounted
+		// Why the run does not count: it was cut off, never began, or failed.
+		// safeguard: run-uncounted
+		return cmp.Or(lost, failed, uncounted)
 	}
 	if r.oncePer > 0 {
 		_, err = locker.Once(ctx, l, key, r.oncePer, work, r.options()...)
@@ -411,16 +451,20 @@ func (r *runner) once(ctx context.Context, c *client, key, path string) error {
 	case !ran && err != nil:
 		return c.notAcquired(ctx, key, err)
 	case !ran:
-		r.note("holdfast: %s: was run less than %v ago, or meanwhile, and is not run again", printable(key), r.oncePer)
+		r.note("holdfast: %s: was run less than %v ago, or meanwhile, and is not run again",
+			printable(key), r.oncePer)
 		return nil
 	case failed != nil:
 		return failed
 	case lost != nil:
 		return exit(exitLost, "%s: %w; the command was ended", printable(key), lost)
-	case errors.Is(err, locker.ErrLost), errors.Is(err, locker.ErrMaxHold): // while the command was ending; safeguard: run-lost-late
+	// While the command was ending. safeguard: run-lost-late
+	case errors.Is(err, locker.ErrLost), errors.Is(err, locker.ErrMaxHold):
 		return &exitError{status: exitLost, err: err}
-	case errors.As(err, new(*locker.Error)): // the lease runs out by itself, and the command has done its work
-		r.note("holdfast: %s: %s", printable(key), unreleased(err, time.Until(until), r.oncePer > 0 && uncounted == nil))
+	case errors.As(err, new(*locker.Error)):
+		// The lease runs out by itself, and the command has done its work.
+		r.note("holdfast: %s: %s", printable(key),
+			unreleased(err, time.Until(until), r.oncePer > 0 && uncounted == nil))
 	}
 	if status != 0 {
 		return &exitError{status: status, of: of}
@@ -453,8 +497,10 @@ func (c *client) notAcquired(ctx context.Context, key string, err error) error {
 		return err
 	case errors.As(err, &held):
 		return exit(exitNotAcquired, "%s is held by %s", printable(key), holding(held.Holder, ""))
-	case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, backend.ErrUnavailable): // for as long as there was to wait
-		return exit(exitNotAcquired, "%s: not acquired in time, %w", printable(key), &storeError{Store: c.url, Err: err})
+	case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, backend.ErrUnavailable):
+		// For as long as there was to wait.
+		return exit(exitNotAcquired, "%s: not acquired in time, %w", printable(key),
+			&storeError{Store: c.url, Err: err})
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, backend.ErrMismatch):
 		return &exitError{status: exitNotAcquired, err: err}
 	}
@@ -490,7 +536,8 @@ func (r *runner) under(
 	defer runtime.UnlockOSThread()
 	hold := g.Hold()
 	r.renewals.begin() // safeguard: run-anew
-	env = append(append(os.Environ(), env...), envKey+"="+key, envToken+"="+strconv.FormatUint(hold.Token, 10))
+	env = append(append(os.Environ(), env...), envKey+"="+key,
+		envToken+"="+strconv.FormatUint(hold.Token, 10))
 	p, err := start(path, r.argv, env, signsOfLife(c.backend)...)
 	var other *exitError
 	switch {
@@ -500,7 +547,8 @@ func (r *runner) under(
 		return 0, of, nil, exit(cannotRun(err), "cannot run %s: %w", printable(r.argv[0]), err)
 	}
 	w := &work{
-		process: p, g: g, renewals: &r.renewals, note: r.note, grace: min(r.killAfter, time.Until(g.Until())/3),
+		process: p, g: g, renewals: &r.renewals, note: r.note,
+		grace: min(r.killAfter, time.Until(g.Until())/3),
 		watch: time.NewTimer(0), longest: time.NewTimer(c.config.MaxHold), late: time.NewTimer(0),
 	}
 	if w.late.Stop(); c.config.MaxHold == 0 {
@@ -527,8 +575,9 @@ type work struct {
 	grace    time.Duration // how long the command has to end
 	lost     error         // why the lock ended before the command; then the command is to end
 
-	latest time.Duration // when somebody else kills the command if we cannot, by bootClock as that one's
-	alone  bool          // nobody would, and people were told
+	// When somebody else kills the command if we cannot, by bootClock as that one's.
+	latest time.Duration
+	alone  bool // nobody would, and people were told
 
 	watch   *time.Timer // the next look
 	longest *time.Timer // MaxHold
@@ -538,8 +587,8 @@ type work struct {
 
 // finishes returns when the command has ended.
 //
-// The guard's context also ends with that of the run, which a signal ends; the command gets that signal
-// itself.
+// The guard's context also ends with that of the run, which a signal ends; the command gets that
+// signal itself.
 func (w *work) finishes() (status int, of death) {
 	defer func() {
 		for _, t := range []*time.Timer{w.watch, w.longest, w.late} {
@@ -571,8 +620,8 @@ func (w *work) finishes() (status int, of death) {
 	}
 }
 
-// look sees whether the lease was renewed: some times while it lasts, so that the promise is never old, and
-// a grace before it ends.
+// look sees whether the lease was renewed: some times while it lasts, so that the promise is never
+// old, and a grace before it ends.
 func (w *work) look() {
 	until, lost := w.good()
 	left := time.Until(until)
@@ -587,8 +636,9 @@ func (w *work) look() {
 	}
 }
 
-// good returns until when the lock is good, and whether it was lost, which is asked last: of a lock that was
-// lost, until is the moment of that, and who took it for the end of a lease would kill the command at once.
+// good returns until when the lock is good, and whether it was lost, which is asked last: of a lock
+// that was lost, until is the moment of that, and who took it for the end of a lease would kill the
+// command at once.
 func (w *work) good() (until time.Time, lost bool) {
 	until = w.g.Until()
 	select {
@@ -605,11 +655,13 @@ func (w *work) promise(until time.Time) {
 	w.latest = now + time.Until(until) - w.grace/10
 	if err := w.kills(w.latest); err != nil && !w.alone { // safeguard: run-alone
 		w.alone = true
-		w.note("holdfast: the process that ends the command if holdfast is stopped is gone: %v", err)
+		w.note("holdfast: "+
+			"the process that ends the command if holdfast is stopped is gone: %v", err)
 	}
 }
 
-// end tells the command to end within a time. It is called once: what comes later must not change that.
+// end tells the command to end within a time. It is called once: what comes later must not change
+// that.
 func (w *work) end(why error, within time.Duration) {
 	w.lost = why
 	w.watch.Stop()
@@ -623,7 +675,8 @@ func (w *work) end(why error, within time.Duration) {
 func (w *work) after(e ending) (of death) {
 	of = w.finish(e)
 	if w.lost == nil { // else it has not done all its work under the lock
-		if w.lost = cause(w.g); w.lost == nil && e.status == killed && bootClock() > w.latest { // safeguard: run-cut-off-meanwhile
+		// safeguard: run-cut-off-meanwhile
+		if w.lost = cause(w.g); w.lost == nil && e.status == killed && bootClock() > w.latest {
 			w.lost = w.renewals.missing() // in time, but not by us
 		}
 		w.over = time.Now()
@@ -674,8 +727,8 @@ func cannotRun(err error) int {
 	return 126
 }
 
-// renewals tell on standard error when a lock begins not to be confirmed, and when it is again, and keep
-// why.
+// renewals tell on standard error when a lock begins not to be confirmed, and when it is again, and
+// keep why.
 type renewals struct {
 	key   string
 	store config.URL
@@ -686,9 +739,13 @@ type renewals struct {
 }
 
 // Begin implements [locker.Observer].
-func (r *renewals) Begin(ctx context.Context, op string, _ locker.Hold) (context.Context, func(locker.Hold, error)) {
+func (r *renewals) Begin(ctx context.Context, op string,
+	_ locker.Hold,
+) (context.Context, func(locker.Hold, error)) {
 	return ctx, func(_ locker.Hold, err error) {
-		if op == locker.OpRenew && !errors.Is(ctx.Err(), context.Canceled) && !errors.Is(err, backend.ErrLost) { // else nobody waits for it
+		// If it was cancelled or lost, nobody waits for it.
+		if op == locker.OpRenew && !errors.Is(ctx.Err(), context.Canceled) &&
+			!errors.Is(err, backend.ErrLost) {
 			r.answered(err)
 		}
 	}
@@ -737,7 +794,9 @@ type waitTeller struct {
 }
 
 // Begin implements [locker.Observer].
-func (w *waitTeller) Begin(ctx context.Context, op string, _ locker.Hold) (context.Context, func(locker.Hold, error)) {
+func (w *waitTeller) Begin(ctx context.Context, op string,
+	_ locker.Hold,
+) (context.Context, func(locker.Hold, error)) {
 	if op != locker.OpAttempt {
 		return ctx, func(locker.Hold, error) {}
 	}
@@ -769,6 +828,7 @@ func (w *waitTeller) refused(err error) {
 		if ahead := held.Position - 1; ahead > 0 {
 			before = fmt.Sprintf(", %d before us", ahead)
 		}
-		w.o.note("holdfast: %s: waiting, held by %s", printable(w.key), holding(held.Holder, before))
+		w.o.note("holdfast: %s: waiting, held by %s", printable(w.key),
+			holding(held.Holder, before))
 	}
 }

@@ -32,7 +32,8 @@ func start(path string, argv, env []string, _ ...*os.File) (*process, error) {
 	if p.release, ok = sent.forward(p.signals); !ok {
 		return nil, context.Canceled
 	}
-	child, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
+	child, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: files})
 	if err != nil {
 		p.release()
 		return nil, err

@@ -32,7 +32,8 @@ type job struct {
 // begin starts the binary and returns when its command has printed a line.
 func begin(t *testing.T, url string, args ...string) *job {
 	t.Helper()
-	return beginCommand(t, command(t, t.TempDir(), append(args[:1:1], append([]string{"--backend", url}, args[1:]...)...)...))
+	return beginCommand(t, command(t, t.TempDir(),
+		append(args[:1:1], append([]string{"--backend", url}, args[1:]...)...)...))
 }
 
 func beginCommand(t *testing.T, cmd *exec.Cmd) *job {
@@ -86,12 +87,14 @@ func TestRunPassesStatusAndEnvironment(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	for status, script := range map[int]string{0: "exit 0", 3: "exit 3", 128 + 9: "kill -9 $$"} {
 		o := holdfast(t, "run", "--backend", srv.URL(), t.Name(), "--", "sh", "-c",
-			`test "$HOLDFAST_KEY" = `+t.Name()+` && test "$HOLDFAST_TOKEN" -gt 1000000 && `+script).want(t, status)
+			`test "$HOLDFAST_KEY" = `+t.Name()+` && test "$HOLDFAST_TOKEN" -gt 1000000 && `+
+				script).want(t, status)
 		if o.out != "" || o.err != "" {
 			t.Errorf("prints %s%s", o.out, o.err)
 		}
 	}
-	if o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL()).want(t, 0); !strings.HasPrefix(o.out, t.Name()+" is free\n") {
+	if o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL()).want(t,
+		0); !strings.HasPrefix(o.out, t.Name()+" is free\n") {
 		t.Errorf("left held: %s", o.out)
 	}
 }
@@ -128,7 +131,10 @@ func TestRunRefusals(t *testing.T) {
 		{"run k --once-per -1s -- true", 2, "--once-per -1s"},
 		{"run k --once-per 9000h -- true", 2, "is over 8784h"},
 		{"run k --on-success -- true", 2, "--on-success is for --once-per"},
-		{"run k --note " + strings.Repeat("x", 201) + " -- true", 2, "for \"--note\" flag: has 201 bytes, over 200"},
+		{
+			"run k --note " + strings.Repeat("x", 201) + " -- true", 2,
+			"for \"--note\" flag: has 201 bytes, over 200",
+		},
 		{"run k --output yaml -- true", 2, "neither text nor json"},
 		{"release k", 2, "--token is missing"},
 		{"release k --token 5 --force", 2, "exclude each other"},
@@ -139,7 +145,8 @@ func TestRunRefusals(t *testing.T) {
 		{"inspect", 2, "an argument is missing"},
 	} {
 		args := strings.Fields(c.args)
-		o := holdfast(t, append(args[:1:1], append([]string{"--backend", srv.URL()}, args[1:]...)...)...).want(t, c.status)
+		o := holdfast(t, append(args[:1:1],
+			append([]string{"--backend", srv.URL()}, args[1:]...)...)...).want(t, c.status)
 		if !strings.Contains(o.err, c.says) {
 			t.Errorf("%s says %s", c.args, o.err)
 		}
@@ -147,9 +154,16 @@ func TestRunRefusals(t *testing.T) {
 	if o := holdfast(t, "doctor").want(t, 2); !strings.Contains(o.err, "HOLDFAST_BACKEND") {
 		t.Error(o.err)
 	}
-	for _, args := range [][]string{{"inspect", "k"}, {"run", "k", "--", "true"}, {"list"}, {"wait", "k"}} {
-		o := holdfastWith(t, []string{"HOLDFAST_BACKEND=redis://u:" + secret + "@127.0.0.1:1"}, args...).want(t, 77)
-		if !strings.Contains(o.err, ": cannot reach redis at 127.0.0.1:1: ") || strings.Contains(o.err, secret) {
+	for _, args := range [][]string{
+		{"inspect", "k"},
+		{"run", "k", "--", "true"},
+		{"list"},
+		{"wait", "k"},
+	} {
+		o := holdfastWith(t, []string{"HOLDFAST_BACKEND=redis://u:" + secret + "@127.0.0.1:1"},
+			args...).want(t, 77)
+		if !strings.Contains(o.err, ": cannot reach redis at 127.0.0.1:1: ") ||
+			strings.Contains(o.err, secret) {
 			t.Errorf("%v says %s", args, o.err)
 		}
 	}
@@ -159,8 +173,12 @@ func TestRunRefusals(t *testing.T) {
 func TestRunTakesItsCommand(t *testing.T) {
 	url := "file://" + filepath.Join(t.TempDir(), "locks")
 	for args, prints := range map[string]string{
-		"run --backend URL k echo -n in": "in", "run k --backend URL -- echo in -- -q": "in -- -q\n", "run --backend URL k echo --no-wait --wait": "--no-wait --wait\n",
-		"run -q k --backend=URL --no-wait echo -- in": "-- in\n", "run --backend URL -- k echo --wait": "--wait\n", "run --backend URL -- --wait echo in": "in\n",
+		"run --backend URL k echo -n in":                            "in",
+		"run k --backend URL -- echo in -- -q":                      "in -- -q\n",
+		"run --backend URL k echo --no-wait --wait":                 "--no-wait --wait\n",
+		"run -q k --backend=URL --no-wait echo -- in":               "-- in\n",
+		"run --backend URL -- k echo --wait":                        "--wait\n",
+		"run --backend URL -- --wait echo in":                       "in\n",
 		"run --backend URL --no-color k --no-color echo --no-color": "--no-color\n",
 		"leader k --backend URL -- echo -- in":                      "-- in\n",
 		"leader k --backend URL echo --ttl 1s":                      "--ttl 1s\n",
@@ -170,7 +188,8 @@ func TestRunTakesItsCommand(t *testing.T) {
 			t.Errorf("%s prints %q, %s; want %q", args, o.out, o.err, prints)
 		}
 	}
-	if o := holdfast(t, "run", "k", "--help").want(t, 0); !strings.Contains(o.out, "holdfast run KEY [flags] [--] CMD") {
+	if o := holdfast(t, "run", "k", "--help").want(t, 0); !strings.Contains(o.out,
+		"holdfast run KEY [flags] [--] CMD") {
 		t.Errorf("help behind KEY: %s%s", o.out, o.err)
 	}
 	if o := holdfast(t, "run", "k", "--backend", url, "echo", "-h").want(t, 0); o.out != "-h\n" {
@@ -183,10 +202,12 @@ func TestRunCompletes(t *testing.T) {
 	j := begin(t, url, "run", "report", "sh", "-c", works)
 	j.line()
 	for args, want := range map[string]string{
-		"run --backend URL re": "report\n:4\n", "run --wai": "--wait\thow long", "run k --wai": "--wait\n:4\n", "run k -q --wai": "--wait\n:4\n",
+		"run --backend URL re": "report\n:4\n", "run --wai": "--wait\thow long",
+		"run k --wai": "--wait\n:4\n", "run k -q --wai": "--wait\n:4\n",
 		"run k echo --wai": ":0\n", "run k /et": ":0\n",
 	} {
-		o := holdfast(t, append([]string{"__complete"}, strings.Fields(strings.ReplaceAll(args, "URL", url))...)...).want(t, 0)
+		o := holdfast(t, append([]string{"__complete"},
+			strings.Fields(strings.ReplaceAll(args, "URL", url))...)...).want(t, 0)
 		if !strings.HasPrefix(o.out, want) {
 			t.Errorf("%s<TAB> gives %q, want %q", args, o.out, want)
 		}
@@ -202,14 +223,23 @@ func TestRunInRun(t *testing.T) {
 	run := func(key, url string, more ...string) []string {
 		return append([]string{binary, "run", key, "--backend", url}, more...)
 	}
-	for _, flags := range [][]string{{"--no-wait"}, nil, {"--wait=1h"}, {"--shared"}, {"--once-per=1h"}, {"--wait=1s"}} {
+	for _, flags := range [][]string{
+		{"--no-wait"},
+		nil,
+		{"--wait=1h"},
+		{"--shared"},
+		{"--once-per=1h"},
+		{"--wait=1s"},
+	} {
 		inner := append(run("k", url, flags...), "echo", "in")
 		outer := run("k", url)
 		if slices.Equal(flags, []string{"--wait=1s"}) {
 			outer = run("k", url, "--shared")
 		}
 		o := holdfast(t, append(outer[1:], inner...)...).want(t, 75)
-		if o.out != "" || !strings.Contains(o.err, "k is held by the holdfast that runs this command, token 1") || strings.Contains(o.err, "waiting") {
+		if o.out != "" || !strings.Contains(o.err,
+			"k is held by the holdfast that runs this command, token 1") ||
+			strings.Contains(o.err, "waiting") {
 			t.Fatalf("%v: %s%s", flags, o.out, o.err)
 		}
 	}
@@ -219,12 +249,14 @@ func TestRunInRun(t *testing.T) {
 		{run("k", url), run("j", url, "--no-wait")},
 		{run("k", url), run("k", other, "--no-wait")},
 	} {
-		if o := holdfast(t, append(append(c.outer[1:], c.inner...), "echo", "in")...).want(t, 0); o.out != "in\n" {
+		if o := holdfast(t, append(append(c.outer[1:], c.inner...), "echo", "in")...).want(t,
+			0); o.out != "in\n" {
 			t.Errorf("%v in %v: %s%s", c.inner, c.outer, o.out, o.err)
 		}
 	}
 	// The hold is over that the variables tell of: its command lives on.
-	o := holdfastWith(t, []string{"HOLDFAST_KEY=k", "HOLDFAST_TOKEN=1"}, append(run("k", url)[1:], "echo", "in")...).want(t, 0)
+	o := holdfastWith(t, []string{"HOLDFAST_KEY=k", "HOLDFAST_TOKEN=1"},
+		append(run("k", url)[1:], "echo", "in")...).want(t, 0)
 	if o.out != "in\n" || o.err != "" {
 		t.Errorf("after the hold: %s%s", o.out, o.err)
 	}
@@ -236,10 +268,13 @@ func TestRunInRun(t *testing.T) {
 func TestRunEndsWithItsCommand(t *testing.T) {
 	t.Parallel()
 	for _, scheme := range []string{"redis", "rueidis"} {
-		for name, fault := range map[string]func(*testserver.Server){"dead": (*testserver.Server).Kill, "silent": (*testserver.Server).Stop} {
+		for name, fault := range map[string]func(*testserver.Server){
+			"dead": (*testserver.Server).Kill, "silent": (*testserver.Server).Stop,
+		} {
 			srv := testserver.Redis(t)
 			stop := filepath.Join(t.TempDir(), "stop")
-			j := begin(t, strings.Replace(srv.URL(), "redis", scheme, 1), "run", "k", "--ttl=5m", "sh", "-c",
+			j := begin(t, strings.Replace(srv.URL(), "redis", scheme, 1), "run", "k", "--ttl=5m",
+				"sh", "-c",
 				"echo begun; while [ ! -e "+stop+" ]; do sleep 0.01; done; echo over; exit 9")
 			j.line()
 			fault(srv)
@@ -251,9 +286,12 @@ func TestRunEndsWithItsCommand(t *testing.T) {
 			status, _, errs := j.end()
 			// Half a minute is how long an Unlock takes that goes on trying.
 			if took := time.Since(over); status != 9 || took > 15*time.Second {
-				t.Fatalf("%s, %s: it ends with %d, %v after its command", scheme, name, status, took)
+				t.Fatalf("%s, %s: it ends with %d, %v after its command", scheme, name, status,
+					took)
 			}
-			if !strings.HasPrefix(errs, "holdfast: k: the store did not confirm the release: it is unknown whether the lock is free; the lease ends in about ") ||
+			if !strings.HasPrefix(errs,
+				"holdfast: k: the store did not confirm the release: it is unknown whether the "+
+					"lock is free; the lease ends in about ") ||
 				strings.Count(errs, "\n") != 1 {
 				t.Errorf("%s, %s: it says %s", scheme, name, errs)
 			}
@@ -270,8 +308,10 @@ func TestRunIsAlone(t *testing.T) {
 	first := begin(t, srv.URL(), "run", t.Name(), "--", "sh", "-c", works)
 	first.line()
 	for _, flag := range []string{"--no-wait", "--wait=50ms"} {
-		o := holdfast(t, "run", t.Name(), "--backend", srv.URL(), flag, "--", "echo", "in").want(t, 75)
-		if o.out != "" || !strings.Contains(o.err, t.Name()+" is held by sh@") || !strings.Contains(o.err, "(pid "+strconv.Itoa(first.cmd.Process.Pid)+")") {
+		o := holdfast(t, "run", t.Name(), "--backend", srv.URL(), flag, "--", "echo", "in").want(t,
+			75)
+		if o.out != "" || !strings.Contains(o.err, t.Name()+" is held by sh@") ||
+			!strings.Contains(o.err, "(pid "+strconv.Itoa(first.cmd.Process.Pid)+")") {
 			t.Errorf("%s says %s%s", flag, o.out, o.err)
 		}
 	}
@@ -280,13 +320,15 @@ func TestRunIsAlone(t *testing.T) {
 		o = holdfast(t, "inspect", t.Name(), "--backend", srv.URL())
 	}
 	_ = first.cmd.Process.Signal(syscall.SIGTERM)
-	if status, out, errs := first.end(); status != 9 || out != "told to end\n" || strings.Contains(errs, "holdfast") {
+	if status, out, errs := first.end(); status != 9 || out != "told to end\n" ||
+		strings.Contains(errs, "holdfast") {
 		t.Errorf("a command that was sent TERM: %d, %q, %q", status, out, errs)
 	}
 	if line := second.line(); line != "in" {
 		t.Errorf("%q", line)
 	}
-	if status, _, errs := second.end(); status != 0 || !strings.Contains(errs, "waiting, held by sh@") {
+	if status, _, errs := second.end(); status != 0 ||
+		!strings.Contains(errs, "waiting, held by sh@") {
 		t.Errorf("%d, %q", status, errs)
 	}
 }
@@ -302,17 +344,21 @@ func TestRunLosesTheLock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			j := begin(t, srv.URL(), "run", t.Name(), "--ttl=30s", "--kill-after="+map[bool]string{true: "300ms", false: "10s"}[c.out == ""], "--", "sh", "-c", c.script)
+			j := begin(t, srv.URL(), "run", t.Name(), "--ttl=30s",
+				"--kill-after="+map[bool]string{true: "300ms", false: "10s"}[c.out == ""], "--",
+				"sh", "-c", c.script)
 			pid := j.line()
 			o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL(), "-o", "json").want(t, 0)
 			token := o.out[strings.Index(o.out, `"token":`)+len(`"token":`):]
 			token = token[:strings.IndexByte(token, ',')]
-			o = holdfast(t, "release", t.Name(), "--token", token, "--backend", srv.URL()).want(t, 0)
+			o = holdfast(t, "release", t.Name(), "--token", token, "--backend", srv.URL()).want(t,
+				0)
 			if !strings.Contains(o.out, "taken from sh@") {
 				t.Error(o.out)
 			}
 			status, out, errs := j.end()
-			if status != 76 || !strings.HasPrefix(out, c.out) || !strings.Contains(errs, "lock lost") || alive(pid) {
+			if status != 76 || !strings.HasPrefix(out, c.out) ||
+				!strings.Contains(errs, "lock lost") || alive(pid) {
 				t.Errorf("%d, %q, %q, alive %v", status, out, errs, alive(pid))
 			}
 		})
@@ -327,15 +373,17 @@ func TestStoreDiesUnderACommand(t *testing.T) {
 	j := begin(t, srv.URL(), "wait", "k")
 	awaitSubscriber(t, srv)
 	srv.Kill()
-	if status, _, errs := j.end(); status != 77 || !strings.HasPrefix(errs, "holdfast wait: cannot reach redis at "+srv.Addr()+": ") || strings.Count(errs, "holdfast") != 1 {
+	if status, _, errs := j.end(); status != 77 ||
+		!strings.HasPrefix(errs, "holdfast wait: cannot reach redis at "+srv.Addr()+": ") ||
+		strings.Count(errs, "holdfast") != 1 {
 		t.Errorf("%d, %s", status, errs)
 	}
 	_ = held.cmd.Process.Kill()
 	_, _, _ = held.end()
 }
 
-// The lock was released by somebody else, and the command ends well before anything of this process looks at it: that
-// others may have worked beside it is told by the status all the same.
+// The lock was released by somebody else, and the command ends well before anything of this process
+// looks at it: that others may have worked beside it is told by the status all the same.
 func TestRunLearnsOfTheLossByItsRelease(t *testing.T) {
 	t.Parallel()
 	srv := testserver.SharedRedis(t)
@@ -353,16 +401,19 @@ func TestReleaseByForce(t *testing.T) {
 		key := t.Name() + strconv.Itoa(len(flags))
 		var jobs []*job
 		for range flags { // one, or two who share the lock
-			j := begin(t, srv.URL(), append(append([]string{"run", key}, flags...), "--", "sh", "-c", works)...)
+			j := begin(t, srv.URL(),
+				append(append([]string{"run", key}, flags...), "--", "sh", "-c", works)...)
 			j.line()
 			jobs = append(jobs, j)
 		}
 		o := holdfast(t, "release", key, "--force", "--backend", srv.URL()).want(t, 0)
-		if strings.Count(o.out, key+": taken from sh@") != len(jobs) || strings.Count(o.out, "\n") != len(jobs) || o.err != "" {
+		if strings.Count(o.out, key+": taken from sh@") != len(jobs) ||
+			strings.Count(o.out, "\n") != len(jobs) || o.err != "" {
 			t.Errorf("%v: %s%s", flags, o.out, o.err)
 		}
 		for _, j := range jobs {
-			if !strings.Contains(o.out, "(pid "+strconv.Itoa(j.cmd.Process.Pid)+"), who had held it for ") {
+			if !strings.Contains(o.out,
+				"(pid "+strconv.Itoa(j.cmd.Process.Pid)+"), who had held it for ") {
 				t.Errorf("%v: %s", flags, o.out)
 			}
 			if status, _, errs := j.end(); status != 76 || !strings.Contains(errs, "lock lost") {
@@ -372,7 +423,8 @@ func TestReleaseByForce(t *testing.T) {
 	}
 	srv.MustDo("SET", t.Name(), "a peer's", "PX", "60000")
 	defer srv.MustDo("DEL", t.Name())
-	o := holdfast(t, "release", t.Name(), "--force", "--backend", srv.URL()+"?dialect=string").want(t, 1)
+	o := holdfast(t, "release", t.Name(), "--force", "--backend",
+		srv.URL()+"?dialect=string").want(t, 1)
 	if !strings.Contains(o.err, "is held by somebody without a token") || o.out != "" {
 		t.Errorf("a peer's: %s%s", o.out, o.err)
 	}
@@ -384,7 +436,8 @@ func TestReleaseByForce(t *testing.T) {
 func TestRunEndsBeforeTheLease(t *testing.T) {
 	t.Parallel()
 	srv := testserver.Redis(t)
-	j := begin(t, srv.URL(), "run", t.Name(), "--ttl=2s", "--", "sh", "-c", strings.Replace(works, "exit 9", "", 1))
+	j := begin(t, srv.URL(), "run", t.Name(), "--ttl=2s", "--", "sh", "-c",
+		strings.Replace(works, "exit 9", "", 1))
 	pid := j.line()
 	srv.Stop()
 	paused := time.Now()
@@ -392,7 +445,8 @@ func TestRunEndsBeforeTheLease(t *testing.T) {
 	for alive(pid) {
 		runtime.Gosched()
 	}
-	t.Logf("killed %v after the server stopped", time.Since(paused)) // a TTL after the last renewal at most
+	// A TTL after the last renewal at most.
+	t.Logf("killed %v after the server stopped", time.Since(paused))
 	dead := time.Now()
 	status, _, errs := j.end()
 	if status != 76 || !strings.Contains(errs, "not confirmed") {
@@ -409,7 +463,8 @@ func TestRunMaxHold(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	j := begin(t, srv.URL(), "run", t.Name(), "--max-hold="+enough, "--", "sh", "-c", works)
 	pid := j.line()
-	if status, out, errs := j.end(); status != 76 || out != "told to end\n" || !strings.Contains(errs, "MaxHold") || alive(pid) {
+	if status, out, errs := j.end(); status != 76 || out != "told to end\n" ||
+		!strings.Contains(errs, "MaxHold") || alive(pid) {
 		t.Errorf("%d, %q, %q", status, out, errs)
 	}
 }
@@ -418,38 +473,48 @@ func TestRunMaxHold(t *testing.T) {
 func TestRunMaxHoldKills(t *testing.T) {
 	t.Parallel()
 	srv := testserver.SharedRedis(t)
-	j := begin(t, srv.URL(), "run", t.Name(), "--max-hold="+enough, "--kill-after=100ms", "--", "sh", "-c", strings.Replace(works, "exit 9", "", 1))
+	j := begin(t, srv.URL(), "run", t.Name(), "--max-hold="+enough, "--kill-after=100ms", "--",
+		"sh", "-c", strings.Replace(works, "exit 9", "", 1))
 	pid := j.line()
-	if status, _, errs := j.end(); status != 76 || !strings.Contains(errs, "MaxHold") || alive(pid) {
+	if status, _, errs := j.end(); status != 76 || !strings.Contains(errs, "MaxHold") ||
+		alive(pid) {
 		t.Errorf("%d, %q, alive %v", status, errs, alive(pid))
 	}
 }
 
 // fresh is a key that no earlier run of the test has left a mark at.
-func fresh(t *testing.T) string { return t.Name() + "-" + strconv.FormatInt(time.Now().UnixNano(), 36) }
+func fresh(t *testing.T) string {
+	return t.Name() + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+}
 
 // A run counts however its command ends, unless it was cut off.
 func TestRunOncePer(t *testing.T) {
 	srv, key := testserver.SharedRedis(t), fresh(t)
 	run := func(status int, args ...string) outcome {
 		t.Helper()
-		return holdfast(t, append([]string{"run", key, "--backend", srv.URL(), "--once-per=1h", "--ttl=9s"}, args...)...).want(t, status)
+		return holdfast(t, append([]string{
+			"run", key, "--backend", srv.URL(), "--once-per=1h",
+			"--ttl=9s",
+		}, args...)...).want(t, status)
 	}
 	j := begin(t, srv.URL(), "run", key, "--once-per=1h", "--ttl=9s", "--", "sh", "-c", works)
 	j.line()
-	if o := run(75, "--no-wait", "--", "echo", "in"); o.out != "" || !strings.Contains(o.err, "is held by sh@") {
+	if o := run(75, "--no-wait", "--", "echo", "in"); o.out != "" ||
+		!strings.Contains(o.err, "is held by sh@") {
 		t.Errorf("%s%s", o.out, o.err)
 	}
 	_ = j.cmd.Process.Kill() // in the middle
 	_, _, _ = j.end()
-	cut := begin(t, srv.URL(), "run", key, "--once-per=1h", "--ttl=9s", "--max-hold=100ms", "--", "sh", "-c", works)
+	cut := begin(t, srv.URL(), "run", key, "--once-per=1h", "--ttl=9s", "--max-hold=100ms", "--",
+		"sh", "-c", works)
 	if status, _, errs := cut.end(); status != 76 {
 		t.Errorf("beyond --max-hold: %d, %s", status, errs)
 	}
 	if o := run(3, "--", "sh", "-c", "echo in; exit 3"); o.out != "in\n" {
 		t.Errorf("after a crash: %s%s", o.out, o.err)
 	}
-	if o := run(0, "--", "echo", "in"); o.out != "" || !strings.Contains(o.err, "run less than 1h0m0s ago") {
+	if o := run(0, "--", "echo", "in"); o.out != "" ||
+		!strings.Contains(o.err, "run less than 1h0m0s ago") {
 		t.Errorf("a second time: %s%s", o.out, o.err)
 	}
 	if o := run(0, "-q", "--no-wait", "--", "echo", "in"); o.out != "" || o.err != "" {
@@ -457,14 +522,15 @@ func TestRunOncePer(t *testing.T) {
 	}
 }
 
-// A store that is away for seconds when the command ends is told of the run all the same: for a release alone it
-// would not be waited for.
+// A store that is away for seconds when the command ends is told of the run all the same: for a
+// release alone it would not be waited for.
 //
 // covers: C4
 func TestRunOncePerCountsAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	srv, over := testserver.Redis(t), filepath.Join(t.TempDir(), "over")
-	j := begin(t, srv.URL(), "run", "k", "--once-per=1h", "--", "sh", "-c", "echo in; while [ ! -e "+over+" ]; do sleep 0.01; done; echo out")
+	j := begin(t, srv.URL(), "run", "k", "--once-per=1h", "--", "sh", "-c",
+		"echo in; while [ ! -e "+over+" ]; do sleep 0.01; done; echo out")
 	j.line()
 	srv.Stop()
 	if err := os.WriteFile(over, nil, 0o600); err != nil {
@@ -476,28 +542,34 @@ func TestRunOncePerCountsAfterAnOutage(t *testing.T) {
 	if status, _, errs := j.end(); status != 0 || errs != "" {
 		t.Errorf("%d, %s", status, errs)
 	}
-	if o := holdfast(t, "run", "k", "--backend", srv.URL(), "--once-per=1h", "--", "echo", "in").want(t, 0); o.out != "" {
+	if o := holdfast(t, "run", "k", "--backend", srv.URL(), "--once-per=1h", "--", "echo",
+		"in").want(t, 0); o.out != "" {
 		t.Error("it ran twice within the hour")
 	}
 }
 
-// With --on-success a run counts only if its command succeeds; and without, too, one that never began counts for nothing.
+// With --on-success a run counts only if its command succeeds; and without, too, one that never
+// began counts for nothing.
 func TestRunOnSuccess(t *testing.T) {
 	srv, key := testserver.SharedRedis(t), fresh(t)
 	broken, over := filepath.Join(t.TempDir(), "job"), filepath.Join(t.TempDir(), "over")
-	if err := os.WriteFile(broken, []byte("#!/no/such/interpreter\n"), 0o700); err != nil { //nolint:gosec // it is to be run
+	//nolint:gosec // it is to be run
+	if err := os.WriteFile(broken, []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	run := func(status int, args ...string) string {
 		t.Helper()
-		return holdfast(t, append([]string{"run", key, "--backend", srv.URL(), "--once-per=1h"}, args...)...).want(t, status).out
+		return holdfast(t, append([]string{"run", key, "--backend", srv.URL(), "--once-per=1h"},
+			args...)...).want(t, status).out
 	}
 	run(127, "--", broken)
 	run(3, "--on-success", "--", "sh", "-c", "exit 3")
 	run(143, "--on-success", "--", "sh", "-c", "kill $$")
-	first := begin(t, srv.URL(), "run", key, "--once-per=1h", "--on-success", "--", "sh", "-c", "echo in; while [ ! -e "+over+" ]; do sleep 0.01; done; exit 4")
+	first := begin(t, srv.URL(), "run", key, "--once-per=1h", "--on-success", "--", "sh", "-c",
+		"echo in; while [ ! -e "+over+" ]; do sleep 0.01; done; exit 4")
 	first.line()
-	behind := begin(t, srv.URL(), "run", key, "--once-per=1h", "--on-success", "--", "echo", "behind")
+	behind := begin(t, srv.URL(), "run", key, "--once-per=1h", "--on-success", "--", "echo",
+		"behind")
 	if err := os.WriteFile(over, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -531,25 +603,32 @@ func TestRunNote(t *testing.T) {
 		{[]string{"list", key}, 0},
 		{[]string{"release", key, "--token=1"}, 1},
 	} {
-		o := holdfast(t, append(c.args[:2:2], append([]string{"--backend", srv.URL()}, c.args[2:]...)...)...).want(t, c.status)
-		if c.args[0] != "release" && !strings.Contains(o.out+o.err, shown) || strings.Contains(o.out+o.err, "\x1b") {
+		o := holdfast(t, append(c.args[:2:2],
+			append([]string{"--backend", srv.URL()}, c.args[2:]...)...)...).want(t, c.status)
+		if c.args[0] != "release" && !strings.Contains(o.out+o.err, shown) ||
+			strings.Contains(o.out+o.err, "\x1b") {
 			t.Errorf("%v says %s%s", c.args, o.out, o.err)
 		}
-		if c.status == 75 && !regexp.MustCompile(` held by \S+ \(pid \d+\)( for \S+)?: "`+regexp.QuoteMeta(shown)+`\n$`).MatchString(o.err) {
-			t.Errorf("the note is not last: %s", o.err) // or it seems to be what has lasted for so long
+		if c.status == 75 && !regexp.MustCompile(` held by \S+ \(pid \d+\)( for \S+)?: "`+
+			regexp.QuoteMeta(shown)+`\n$`).MatchString(o.err) {
+			// Or it seems to be what has lasted for so long.
+			t.Errorf("the note is not last: %s", o.err)
 		}
 	}
 	var v struct{ Holders []struct{ Note string } }
 	o := holdfast(t, "inspect", key, "--backend", srv.URL(), "-o", "json").want(t, 0)
-	if err := json.Unmarshal([]byte(o.out), &v); err != nil || len(v.Holders) != 1 || v.Holders[0].Note != note {
+	if err := json.Unmarshal([]byte(o.out), &v); err != nil || len(v.Holders) != 1 ||
+		v.Holders[0].Note != note {
 		t.Errorf("%v, %s", err, o.out)
 	}
 	if err := j.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
 	_, _, _ = j.end()
-	ticket := strings.TrimSpace(holdfast(t, "acquire", key+"2", "--note", note, "--ttl=1m", "--backend", srv.URL()).want(t, 0).out)
-	if o := holdfast(t, "inspect", key+"2", "--backend", srv.URL()); !strings.Contains(o.out, shown) {
+	ticket := strings.TrimSpace(holdfast(t, "acquire", key+"2", "--note", note, "--ttl=1m",
+		"--backend", srv.URL()).want(t, 0).out)
+	if o := holdfast(t, "inspect", key+"2", "--backend", srv.URL()); !strings.Contains(o.out,
+		shown) {
 		t.Error(o.out)
 	}
 	holdfast(t, "release", "--ticket", ticket, "--backend", srv.URL()).want(t, 0)
@@ -564,21 +643,25 @@ func TestCommandDiesWithRun(t *testing.T) {
 	j := begin(t, srv.URL(), "run", t.Name(), "--ttl=1s", "--", "sh", "-c", works)
 	pid := j.line()
 	_ = j.cmd.Process.Kill()
-	_, _, _ = j.end() // reads to the end of what the command prints, which is closed right before it has ended
+	// Reads to the end of what the command prints, which is closed right before it has ended.
+	_, _, _ = j.end()
 	await(t, "the command has ended", func() bool { return !alive(pid) })
 	holdfast(t, "run", t.Name(), "--wait=30s", "--backend", srv.URL(), "--", "true").want(t, 0)
 }
 
 func TestLeader(t *testing.T) {
 	srv := testserver.SharedRedis(t)
-	if o := holdfast(t, "leader", t.Name(), "--backend", srv.URL()).want(t, 0); !strings.HasPrefix(o.out, t.Name()+" is free") {
+	if o := holdfast(t, "leader", t.Name(), "--backend", srv.URL()).want(t,
+		0); !strings.HasPrefix(o.out, t.Name()+" is free") {
 		t.Error(o.out)
 	}
-	j := begin(t, srv.URL(), "leader", t.Name(), "--ttl=12s", "--", "sh", "-c", works) // a third of it is the time to end
+	// A third of it is the time to end.
+	j := begin(t, srv.URL(), "leader", t.Name(), "--ttl=12s", "--", "sh", "-c", works)
 	j.line()
 	o := holdfast(t, "leader", t.Name(), "--backend", srv.URL(), "-o", "json").want(t, 0)
 	token := o.out[strings.Index(o.out, `"token":`)+len(`"token":`):]
-	holdfast(t, "release", t.Name(), "--token", token[:strings.IndexByte(token, ',')], "--backend", srv.URL()).want(t, 0)
+	holdfast(t, "release", t.Name(), "--token", token[:strings.IndexByte(token, ',')], "--backend",
+		srv.URL()).want(t, 0)
 	if line := j.line(); line != "told to end" {
 		t.Fatalf("%q", line) // and there is no other line to wait for
 	}
@@ -598,18 +681,22 @@ func TestListWatchAndTop(t *testing.T) {
 		jobs = append(jobs, j)
 	}
 	watch := begin(t, srv.URL(), "watch", "b")
-	if line := watch.line(); !strings.Contains(line, "granted  token ") || !strings.Contains(line, "sh@") {
+	if line := watch.line(); !strings.Contains(line, "granted  token ") ||
+		!strings.Contains(line, "sh@") {
 		t.Errorf("watch: %q", line)
 	}
 	o := holdfast(t, "list", "--backend", srv.URL()).want(t, 0)
 	lines := strings.Split(o.out, "\n")
-	if len(lines) != 4 || !strings.HasPrefix(lines[0], "KEY ") || !strings.HasPrefix(lines[1], `"a\x1b[31m" `) || !strings.HasPrefix(lines[2], "b ") {
+	if len(lines) != 4 || !strings.HasPrefix(lines[0], "KEY ") ||
+		!strings.HasPrefix(lines[1], `"a\x1b[31m" `) || !strings.HasPrefix(lines[2], "b ") {
 		t.Errorf("list:\n%s", o.out)
 	}
 	if o := holdfast(t, "list", "b", "--waited", "--backend", srv.URL()).want(t, 0); o.out != "" {
 		t.Errorf("list of what is waited for: %s", o.out)
 	}
-	if o := holdfast(t, "list", "b", "-o", "json", "--backend", srv.URL()).want(t, 0); strings.Count(o.out, "\n") != 1 || !strings.HasPrefix(o.out, `{"key":"b","free":false,`) {
+	if o := holdfast(t, "list", "b", "-o", "json", "--backend", srv.URL()).want(t,
+		0); strings.Count(o.out, "\n") != 1 ||
+		!strings.HasPrefix(o.out, `{"key":"b","free":false,`) {
 		t.Errorf("list as JSON: %s", o.out)
 	}
 	top := begin(t, srv.URL(), "top", "--interval=100ms")

@@ -13,9 +13,9 @@ import (
 // terminate asks a command to end.
 const terminate = syscall.SIGTERM
 
-// A process is a command at work, in a process group of its own, so that what it has started is told
-// to end, and killed, with it. The group of the shell, ours, keeps the terminal until the command wants
-// it: see terminal_unix.go.
+// A process is a command at work, in a process group of its own, so that what it has started is
+// told to end, and killed, with it. The group of the shell, ours, keeps the terminal until the
+// command wants it: see terminal_unix.go.
 //
 // All but await is for the goroutine that started it, which is locked to its thread.
 type process struct {
@@ -29,8 +29,8 @@ type process struct {
 	release   func() // of the signals
 }
 
-// start starts a command, which inherits keep. If a signal has told us to end, it does not, and returns
-// [context.Canceled].
+// start starts a command, which inherits keep. If a signal has told us to end, it does not, and
+// returns [context.Canceled].
 func start(path string, argv, env []string, keep ...*os.File) (*process, error) {
 	p := &process{
 		signals: make(chan os.Signal, 8), stopped: make(chan syscall.Signal, 1),
@@ -55,11 +55,13 @@ func start(path string, argv, env []string, keep ...*os.File) (*process, error) 
 	var err error
 	if p.deadman, err = startDeadman(); err != nil {
 		p.release()
-		return nil, exit(exitFailed, "cannot start the process that ends the command if holdfast is stopped: %w", err)
+		return nil, exit(exitFailed,
+			"cannot start the process that ends the command if holdfast is stopped: %w", err)
 	}
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	endWithParent(attr)
-	child, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: append([]*os.File{os.Stdin, os.Stdout, os.Stderr}, keep...), Sys: attr})
+	files := append([]*os.File{os.Stdin, os.Stdout, os.Stderr}, keep...)
+	child, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: files, Sys: attr})
 	if err != nil {
 		p.deadman.disarm()
 		p.release()
@@ -93,7 +95,8 @@ func (p *process) await() {
 // kills says when the command is to be killed if we cannot do it. It fails if nobody will.
 func (p *process) kills(at time.Duration) error { return p.deadman.tell(p.pid, at) }
 
-// signal sends s to the command's process group. What asks it to end reaches it even if it is stopped.
+// signal sends s to the command's process group. What asks it to end reaches it even if it is
+// stopped.
 func (p *process) signal(s os.Signal) {
 	if s, ok := s.(syscall.Signal); ok {
 		_ = syscall.Kill(-p.pid, s)
@@ -125,11 +128,12 @@ func (p *process) finish(end ending) (of death) {
 	return of
 }
 
-// killRest has what a command that has ended has left in its group end within a time, and kills it then.
+// killRest has what a command that has ended has left in its group end within a time, and kills it
+// then.
 //
-// The number of a group that still has a member is not given to another. Between two looks at it, all
-// numbers would have to be used up. Who has ended is a member until somebody has reaped it: in a container
-// that we are the first process of, that is us.
+// The number of a group that still has a member is not given to another. Between two looks at it,
+// all numbers would have to be used up. Who has ended is a member until somebody has reaped it: in
+// a container that we are the first process of, that is us.
 func (p *process) killRest(within time.Duration) {
 	late, look := time.NewTimer(within), time.NewTicker(10*time.Millisecond)
 	defer late.Stop()

@@ -23,8 +23,14 @@ const helpWidth = 80
 // groups are the commands as the help of holdfast lists them, each with an example.
 var groups = []struct{ title, example, commands string }{
 	{"Work under a lock", "holdfast run report ./report.sh", "run leader wait"},
-	{"Hold a lock across commands", `T=$(holdfast acquire deploy --ttl 30m)`, "acquire renew check release"},
-	{"See who holds and who waits", "holdfast list --backend redis://localhost:6379", "inspect list top watch"},
+	{
+		"Hold a lock across commands", `T=$(holdfast acquire deploy --ttl 30m)`,
+		"acquire renew check release",
+	},
+	{
+		"See who holds and who waits", "holdfast list --backend redis://localhost:6379",
+		"inspect list top watch",
+	},
 	{"Look after a store", "holdfast doctor redis://localhost:6379", "doctor bench config"},
 	{"See what locks are for", "holdfast demo", "demo generations"},
 	{"Other", "holdfast completion bash", "completion help version"},
@@ -63,7 +69,8 @@ func sections(cmd *cobra.Command) []section {
 	}
 	members := func(group string) (items []item) {
 		for _, c := range cmd.Commands() {
-			if c.IsAvailableCommand() && c.GroupID == group || c.Name() == "help" && c.GroupID == group {
+			if c.IsAvailableCommand() && c.GroupID == group ||
+				c.Name() == "help" && c.GroupID == group {
 				items = append(items, item{c.Name(), c.Short})
 			}
 		}
@@ -155,7 +162,8 @@ func newMan() *cobra.Command {
 // writeMan writes the page of cmd, and those of the commands below it.
 func writeMan(dir string, cmd *cobra.Command) error {
 	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
-	if err := os.WriteFile(filepath.Join(dir, name+".1"), []byte(manPage(name, cmd)), 0o644); err != nil {
+	page := []byte(manPage(name, cmd))
+	if err := os.WriteFile(filepath.Join(dir, name+".1"), page, 0o644); err != nil {
 		return err
 	}
 	for _, c := range cmd.Commands() {
@@ -172,13 +180,16 @@ func writeMan(dir string, cmd *cobra.Command) error {
 func manPage(name string, cmd *cobra.Command) string {
 	var b strings.Builder
 	all := sections(cmd)
-	fmt.Fprintf(&b, ".TH %s 1 \"\" %q\n.nh\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.nf\n%s\n.fi\n.SH DESCRIPTION\n",
-		roff(strings.ToUpper(name)), "holdfast "+cmd.Root().Version, roff(name), roff(cmd.Short), roff(strings.TrimSpace(all[0].text)))
+	fmt.Fprintf(&b, ".TH %s 1 \"\" %q\n.nh\n.SH NAME\n%s \\- %s\n"+
+		".SH SYNOPSIS\n.nf\n%s\n.fi\n.SH DESCRIPTION\n",
+		roff(strings.ToUpper(name)), "holdfast "+cmd.Root().Version, roff(name), roff(cmd.Short),
+		roff(strings.TrimSpace(all[0].text)))
 	for _, p := range paragraphs(cmp.Or(cmd.Long, cmd.Short)) {
 		fmt.Fprintf(&b, ".PP\n%s\n", roff(p))
 	}
 	for _, s := range all[1:] {
-		title, _, _ := strings.Cut(s.title, "(") // behind it is an example, which is to stay as it is
+		// Behind it is an example, which is to stay as it is.
+		title, _, _ := strings.Cut(s.title, "(")
 		fmt.Fprintf(&b, ".SH %s\n", roff(strings.ToUpper(title)+s.title[len(title):]))
 		if s.text != "" {
 			fmt.Fprintf(&b, ".nf\n%s\n.fi\n", roff(s.text))
@@ -190,7 +201,8 @@ func manPage(name string, cmd *cobra.Command) string {
 	var others []string
 	for _, c := range append(slices.Clone(cmd.Commands()), cmd.Parent()) {
 		if c != nil && (c == cmd.Parent() || c.IsAvailableCommand()) {
-			others = append(others, fmt.Sprintf(".BR %s (1)", roff(strings.ReplaceAll(c.CommandPath(), " ", "-"))))
+			page := strings.ReplaceAll(c.CommandPath(), " ", "-")
+			others = append(others, fmt.Sprintf(".BR %s (1)", roff(page)))
 		}
 	}
 	if others != nil {
@@ -202,7 +214,8 @@ func manPage(name string, cmd *cobra.Command) string {
 // roff is text in which nothing is a request, in ASCII.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
-	text = strings.TrimPrefix(strings.NewReplacer("\n.", "\n\\&.", "\n'", "\n\\&'").Replace("\n"+text), "\n")
+	noRequest := strings.NewReplacer("\n.", "\n\\&.", "\n'", "\n\\&'")
+	text = strings.TrimPrefix(noRequest.Replace("\n"+text), "\n")
 	var b strings.Builder
 	for _, r := range text {
 		if r < utf8.RuneSelf {

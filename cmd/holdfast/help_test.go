@@ -18,8 +18,10 @@ func commandsOf(help string, above ...string) (all [][]string) {
 		switch {
 		case !strings.HasPrefix(line, " "):
 			title := strings.TrimSpace(line)
-			inList = strings.HasSuffix(title, ":") && !slices.Contains([]string{"Usage:", "Examples:", "Flags:"}, title)
-		case inList && len(words) > 1 && strings.HasPrefix(line, "  "+words[0]) && words[0] != "help":
+			inList = strings.HasSuffix(title, ":") &&
+				!slices.Contains([]string{"Usage:", "Examples:", "Flags:"}, title)
+		case inList && len(words) > 1 && strings.HasPrefix(line, "  "+words[0]) &&
+			words[0] != "help":
 			all = append(all, append(slices.Clone(above), words[0]))
 		}
 	}
@@ -51,7 +53,8 @@ func TestHelpFits(t *testing.T) {
 	}
 	root := holdfast(t, "--help").want(t, 0).out
 	for _, want := range []string{
-		"\nWork under a lock (holdfast run report ./report.sh):\n  run ", "\nSee what locks are for (holdfast demo):\n  demo ",
+		"\nWork under a lock (holdfast run report ./report.sh):\n  run ",
+		"\nSee what locks are for (holdfast demo):\n  demo ",
 		"\nLook after a store (holdfast doctor redis://localhost:6379):\n  doctor ",
 	} {
 		if !strings.Contains(root, want) {
@@ -81,19 +84,22 @@ func TestMan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"\n.SH SYNOPSIS\n", `holdfast run KEY [flags] [\-\-] CMD [ARG...]`, "\n.TP\n\\fB\\-\\-kill\\-after duration\\fR\n", "\n.BR holdfast (1)\n",
+		"\n.SH SYNOPSIS\n", `holdfast run KEY [flags] [\-\-] CMD [ARG...]`,
+		"\n.TP\n\\fB\\-\\-kill\\-after duration\\fR\n", "\n.BR holdfast (1)\n",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
 	all, err := os.ReadFile(filepath.Join(dir, "holdfast.1"))
-	if err != nil || !strings.Contains(string(all), "\n.SH WORK UNDER A LOCK (holdfast run report ./report.sh)\n") ||
+	if err != nil || !strings.Contains(string(all),
+		"\n.SH WORK UNDER A LOCK (holdfast run report ./report.sh)\n") ||
 		!strings.Contains(string(all), "\n.SH SEE ALSO\n.BR holdfast\\-run (1) ,\n") {
 		t.Errorf("%v, its own page is\n%s", err, all)
 	}
 	if groff, err := exec.LookPath("groff"); err == nil {
-		said, err := exec.CommandContext(t.Context(), groff, append([]string{"-man", "-ww", "-z"}, pages...)...).CombinedOutput()
+		said, err := exec.CommandContext(t.Context(), groff,
+			append([]string{"-man", "-ww", "-z"}, pages...)...).CombinedOutput()
 		if err != nil || len(said) > 0 {
 			t.Errorf("groff: %v: %s", err, said)
 		}
@@ -105,12 +111,21 @@ func TestMan(t *testing.T) {
 func TestOutputIsHarmless(t *testing.T) {
 	url := "file://" + filepath.Join(t.TempDir(), "locks")
 	key := "a\u009b31m\u202eb\u2066\u061c"
-	o := holdfast(t, "run", "--backend", url, key, binary, "list", "--backend", url, "-o", "json").want(t, 0)
+	o := holdfast(t, "run", "--backend", url, key, binary, "list", "--backend", url, "-o",
+		"json").want(t, 0)
 	if want := `{"key":"a\u009b31m\u202eb\u2066\u061c",`; !strings.HasPrefix(o.out, want) {
 		t.Errorf("as JSON: %q, want %q", o.out, want)
 	}
-	for _, args := range [][]string{{"list"}, {"inspect", key}, {"release", key, "--token=1"}, {"run", key, "--no-wait", "true"}} {
-		o := holdfast(t, append([]string{"run", "--backend", url, key, binary, args[0], "--backend", url}, args[1:]...)...)
+	for _, args := range [][]string{
+		{"list"},
+		{"inspect", key},
+		{"release", key, "--token=1"},
+		{"run", key, "--no-wait", "true"},
+	} {
+		o := holdfast(t, append([]string{
+			"run", "--backend", url, key, binary, args[0], "--backend",
+			url,
+		}, args[1:]...)...)
 		if all := o.out + o.err; strings.ContainsAny(all, "\u009b\u202e\u2066\u061c") || all == "" {
 			t.Errorf("%v prints %q", args, all)
 		}

@@ -63,15 +63,20 @@ func claimOf(mode backend.Mode, weight int, m backend.Meta) claimView {
 }
 
 func viewOf(key string, s backend.State) lockView {
-	v := lockView{Key: key, Free: len(s.Holders) == 0, Token: s.Token, Holders: []holderView{}, Waiters: []waiterView{}}
+	v := lockView{
+		Key: key, Free: len(s.Holders) == 0, Token: s.Token,
+		Holders: []holderView{}, Waiters: []waiterView{},
+	}
 	for _, h := range s.Holders {
 		v.Holders = append(v.Holders, holderView{
-			Token: h.Token, claimView: claimOf(h.Mode, h.Weight, h.Meta), Held: since(h.Meta.Since).Seconds(), Lease: h.TTL.Seconds(),
+			Token: h.Token, claimView: claimOf(h.Mode, h.Weight, h.Meta),
+			Held: since(h.Meta.Since).Seconds(), Lease: h.TTL.Seconds(),
 			Trace: traceID(h.Meta.Traceparent), hold: h,
 		})
 	}
 	for _, w := range s.Waiters {
-		v.Waiters = append(v.Waiters, waiterView{claimOf(w.Mode, w.Weight, w.Meta), since(w.Meta.Since).Seconds()})
+		v.Waiters = append(v.Waiters,
+			waiterView{claimOf(w.Mode, w.Weight, w.Meta), since(w.Meta.Since).Seconds()})
 	}
 	return v
 }
@@ -96,7 +101,8 @@ func (v lockView) print(w io.Writer, p terminal.Paint) error {
 		}
 	}
 	for _, h := range v.Holders {
-		fmt.Fprintf(t, "%s is %s by %s\n", printable(v.Key), p.In(terminal.Yellow, "held"), name(h.meta))
+		fmt.Fprintf(t, "%s is %s by %s\n",
+			printable(v.Key), p.In(terminal.Yellow, "held"), name(h.meta))
 		if h.Note != "" { // safeguard: inspect-note
 			fmt.Fprintf(t, "  note\t%s\n", printable(h.Note))
 		}
@@ -140,9 +146,10 @@ func (v lockView) print(w io.Writer, p terminal.Paint) error {
 func newInspect() *cobra.Command {
 	var o common
 	return o.ofKey(&cobra.Command{
-		Use:     "inspect KEY",
-		Short:   "Show who holds a lock, since when, and who waits for it",
-		Example: "  holdfast inspect report --backend redis://localhost:6379\n  holdfast inspect report -o json",
+		Use:   "inspect KEY",
+		Short: "Show who holds a lock, since when, and who waits for it",
+		Example: "  holdfast inspect report --backend redis://localhost:6379\n" +
+			"  holdfast inspect report -o json",
 	}, o.inspect)
 }
 
@@ -162,17 +169,23 @@ func (o *common) show(cmd *cobra.Command, v lockView) error {
 }
 
 // ofKey is a command about one key, which run is given with an open store.
-func (o *common) ofKey(cmd *cobra.Command, run func(cmd *cobra.Command, c *client, key string) error) *cobra.Command {
+func (o *common) ofKey(cmd *cobra.Command,
+	run func(cmd *cobra.Command, c *client, key string) error,
+) *cobra.Command {
 	cmd.Args = takes(1, 1)
 	if cmd.RunE == nil {
-		cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.withKey(cmd, args, run) }
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			return o.withKey(cmd, args, run)
+		}
 	}
 	o.flags(cmd)
 	cmd.ValidArgsFunction = o.completeKeys
 	return cmd
 }
 
-func (o *common) withKey(cmd *cobra.Command, args []string, run func(cmd *cobra.Command, c *client, key string) error) error {
+func (o *common) withKey(cmd *cobra.Command, args []string,
+	run func(cmd *cobra.Command, c *client, key string) error,
+) error {
 	key, err := keyArg(args)
 	if err != nil {
 		return err
@@ -190,7 +203,9 @@ func (o *common) with(ctx context.Context, do func(*client) error) error {
 }
 
 // completeKeys completes KEY from the locks that are held or waited for.
-func (o *common) completeKeys(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func (o *common) completeKeys(cmd *cobra.Command, args []string,
+	begun string,
+) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
 	defer cancel()
 	if o.output == "" {
@@ -218,11 +233,13 @@ func newList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [PREFIX]",
 		Short: "List the locks that are held or waited for",
-		Long: `Prints a line for each lock whose key begins with PREFIX: how many wait and for how long, for how long it has been held, by
-whom, and why. On a terminal the table fits the window: long keys are shortened in the middle, and what there is no room
-for is left out. In a pipe, and with -o json, nothing is.`,
-		Example: "  holdfast list order- --waited\n  holdfast list -o json | jq -r 'select(.waiters | length > 10) | .key'",
-		Args:    takes(0, 1),
+		Long: `Prints a line for each lock whose key begins with PREFIX: how many wait and for how
+long, for how long it has been held, by whom, and why. On a terminal the table fits the window: long
+keys are shortened in the middle, and what there is no room for is left out. In a pipe, and with -o
+json, nothing is.`,
+		Example: "  holdfast list order- --waited\n" +
+			"  holdfast list -o json | jq -r 'select(.waiters | length > 10) | .key'",
+		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.with(cmd.Context(), func(c *client) error {
 				var views []lockView
@@ -245,7 +262,8 @@ for is left out. In a pipe, and with -o json, nothing is.`,
 				if len(views) == 0 {
 					return nil
 				}
-				return tableOf(byKey(views), o.paint(cmd)).fit(room()).print(cmd.OutOrStdout(), "") // safeguard: list-fits
+				// safeguard: list-fits
+				return tableOf(byKey(views), o.paint(cmd)).fit(room()).print(cmd.OutOrStdout(), "")
 			})
 		},
 	}
@@ -305,8 +323,9 @@ func (v lockView) row() []string {
 		token = strconv.FormatUint(first.Token, 10)
 	}
 	return []string{
-		printable(v.Key), strconv.Itoa(len(v.Waiters)), blank(oldest), blank(longest), cmp.Or(first.Mode, "-"), cmp.Or(token, "-"),
-		cmp.Or(printable(first.Trace), "-"), by, cmp.Or(printable(first.Note), "-"),
+		printable(v.Key), strconv.Itoa(len(v.Waiters)), blank(oldest), blank(longest),
+		cmp.Or(first.Mode, "-"), cmp.Or(token, "-"), cmp.Or(printable(first.Trace), "-"),
+		by, cmp.Or(printable(first.Note), "-"),
 	}
 }
 
@@ -333,15 +352,16 @@ func newRelease() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release {--ticket T | KEY --token N | KEY --force}",
 		Short: "End the hold of a ticket, or somebody's hold of a lock",
-		Long: `With --ticket it ends the hold that "holdfast acquire" took, and no other. The status is 76 if that had ended before.
+		Long: `With --ticket it ends the hold that "holdfast acquire" took, and no other. The status
+is 76 if that had ended before.
 
-With --token it ends the hold that "holdfast inspect KEY" shows with the token, whoever's it is, and lets in who waits. The program that
-held it hears of the loss as of any other, within a third of its TTL at the latest, and its code may be at work until
-then: only a resource that checks tokens keeps it from doing harm. The token makes sure that it is the hold you have seen,
-and not the next one.
+With --token it ends the hold that "holdfast inspect KEY" shows with the token, whoever's it is, and
+lets in who waits. The program that held it hears of the loss as of any other, within a third of its
+TTL at the latest, and its code may be at work until then: only a resource that checks tokens keeps
+it from doing harm. The token makes sure that it is the hold you have seen, and not the next one.
 
-With --force it looks itself who holds, and ends those holds, all of them if the lock is shared. It says whom it took them
-from, and takes nothing from who comes next.`,
+With --force it looks itself who holds, and ends those holds, all of them if the lock is shared. It
+says whom it took them from, and takes nothing from who comes next.`,
 		Example: "  holdfast release --ticket \"$T\"\n  holdfast inspect report\n" +
 			"  holdfast release report --token 1795363200123456\n  holdfast release report --force",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -364,7 +384,9 @@ from, and takes nothing from who comes next.`,
 			return o.withKey(cmd, args, func(cmd *cobra.Command, c *client, key string) error {
 				err := o.release(cmd, c, key, token)
 				if errors.Is(err, backend.ErrLost) {
-					return exit(exitFailed, "%s is not held with token %d (any more); nothing was released", printable(key), token)
+					return exit(exitFailed,
+						"%s is not held with token %d (any more); nothing was released",
+						printable(key), token)
 				}
 				return err
 			})
@@ -404,7 +426,8 @@ func (o *common) releaseAll(cmd *cobra.Command, c *client, key string) error {
 	for _, h := range s.Holders {
 		if h.Token == 0 {
 			return exit(exitFailed, "%s is held by %s without a token, as other libraries hold: "+
-				"only its holder can release it, or the end of its lease in %s", lock, name(h.Meta), ago(h.TTL))
+				"only its holder can release it, or the end of its lease in %s",
+				lock, name(h.Meta), ago(h.TTL))
 		}
 		switch err := o.release(cmd, c, key, h.Token); {
 		case err == nil:
@@ -417,7 +440,8 @@ func (o *common) releaseAll(cmd *cobra.Command, c *client, key string) error {
 	case len(s.Holders) == 0:
 		return exit(exitFailed, "%s is not held; nothing was released", lock)
 	case ended == 0:
-		return exit(exitFailed, "%s: %s has released it just now; nothing was taken", lock, name(s.Holders[0].Meta))
+		return exit(exitFailed, "%s: %s has released it just now; nothing was taken",
+			lock, name(s.Holders[0].Meta))
 	}
 	return nil
 }
@@ -437,12 +461,13 @@ func newWatch() *cobra.Command {
 		Use:     "watch KEY",
 		Short:   "Print each time a lock is granted and released",
 		Example: "  holdfast watch report --backend redis://localhost:6379",
-		Long: `Prints a line for each hold that begins or ends, from now on until it is interrupted. The store tells of every hold, but
-one that lasts for less than two round trips to it. A lease that a process hands on among its goroutines is one hold.
+		Long: `Prints a line for each hold that begins or ends, from now on until it is interrupted.
+The store tells of every hold, but one that lasts for less than two round trips to it. A lease that
+a process hands on among its goroutines is one hold.
 
-A Redis behind a proxy without RESP3 or CLIENT TRACKING tells nothing, nor does one whose ACL forbids that to the user
-(+client|tracking allows it, on Redis 6.0 with +hello): then watch looks when the lock may be free and each second, and misses what begins and
-ends between two looks.`,
+A Redis behind a proxy without RESP3 or CLIENT TRACKING tells nothing, nor does one whose ACL
+forbids that to the user (+client|tracking allows it, on Redis 6.0 with +hello): then watch looks
+when the lock may be free and each second, and misses what begins and ends between two looks.`,
 	}, o.watch)
 }
 
@@ -487,7 +512,9 @@ func (o *common) change(cmd *cobra.Command, c change) {
 		_ = printJSON(cmd.OutOrStdout(), c)
 		return
 	}
-	colours := map[string]terminal.Colour{"granted": terminal.Green, "ended": terminal.Yellow, "free": terminal.Plain}
+	colours := map[string]terminal.Colour{
+		"granted": terminal.Green, "ended": terminal.Yellow, "free": terminal.Plain,
+	}
 	line := c.Time.Format("15:04:05.000") + "  " + o.paint(cmd).In(colours[c.Event], c.Event)
 	if c.Holder != nil {
 		line += fmt.Sprintf("  token %d  %s", c.Holder.Token, who(c.Holder.meta))
@@ -506,8 +533,8 @@ func newWait() *cobra.Command {
 		Use:     "wait KEY",
 		Short:   "Wait until nobody holds a lock",
 		Example: "  holdfast wait migration --timeout 5m && ./start.sh",
-		Long: `Returns when nobody holds the lock. It takes nothing, so somebody else may have it a moment later; "holdfast run" is for
-work that must be alone.
+		Long: `Returns when nobody holds the lock. It takes nothing, so somebody else may have it a
+moment later; "holdfast run" is for work that must be alone.
 
 ` + exitHelp,
 	}, func(cmd *cobra.Command, c *client, key string) error {
@@ -523,13 +550,17 @@ work that must be alone.
 		last, err := c.untilFree(ctx, key)
 		switch over := errors.Is(err, context.DeadlineExceeded); { // safeguard: wait-over
 		case over && len(last.Holders) == 0:
-			return exit(exitNotAcquired, "%s: the store did not say within %v who holds it", printable(key), limit)
+			return exit(exitNotAcquired, "%s: the store did not say within %v who holds it",
+				printable(key), limit)
 		case over:
-			return exit(exitNotAcquired, "%s is still held by %s", printable(key), who(last.Holders[0].Meta))
+			return exit(exitNotAcquired, "%s is still held by %s",
+				printable(key), who(last.Holders[0].Meta))
 		}
 		return err
 	})
-	cmd.Flags().DurationVar(&limit, "timeout", 0, "how long to wait, also for a store that is not up yet\n(default: until it is free, on a store that is up)")
+	cmd.Flags().DurationVar(&limit, "timeout", 0,
+		"how long to wait, also for a store that is not up yet\n"+
+			"(default: until it is free, on a store that is up)")
 	return cmd
 }
 

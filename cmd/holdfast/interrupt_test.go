@@ -25,7 +25,8 @@ func (j *job) interrupted() {
 	}
 	want := "holdfast " + j.cmd.Args[1] + ": interrupted\n"
 	if got != 130 || said != want || out != "" {
-		j.t.Errorf("%v: interrupted, it ends with %d and says %q%s; want 130 and %q", j.cmd.Args[1:], got, said, out, want)
+		j.t.Errorf("%v: interrupted, it ends with %d and says %q%s; want 130 and %q",
+			j.cmd.Args[1:], got, said, out, want)
 	}
 }
 
@@ -33,7 +34,8 @@ func (j *job) interrupted() {
 // changes.
 func awaitSubscriber(t *testing.T, srv *testserver.Server) {
 	t.Helper()
-	for channels, clients := "[]", "tracking_clients:0\r"; channels == "[]" && strings.Contains(clients, "tracking_clients:0\r"); {
+	for channels, clients := "[]", "tracking_clients:0\r"; channels == "[]" &&
+		strings.Contains(clients, "tracking_clients:0\r"); {
 		reply, err := srv.Do("PUBSUB", "CHANNELS")
 		if err != nil {
 			t.Fatal(err)
@@ -47,14 +49,19 @@ func TestInterruptedWaiting(t *testing.T) {
 	srv := testserver.Redis(t)
 	held := begin(t, srv.URL(), "run", "k", "--", "sh", "-c", works)
 	held.line()
-	for _, args := range []string{"run k -- true", "run k --wait=1h -- true", "run k --once-per=1h -- true", "leader k -- true", "wait k", "wait k --timeout=1h", "watch k"} {
+	for _, args := range []string{
+		"run k -- true", "run k --wait=1h -- true",
+		"run k --once-per=1h -- true", "leader k -- true", "wait k", "wait k --timeout=1h",
+		"watch k",
+	} {
 		j := begin(t, srv.URL(), strings.Fields(args)...)
 		if j.cmd.Args[1] == "watch" {
 			j.line() // who holds
 		}
 		awaitSubscriber(t, srv)
 		j.interrupted()
-		if o := holdfast(t, "inspect", "k", "--backend", srv.URL()).want(t, 0); strings.Contains(o.out, "waits") {
+		if o := holdfast(t, "inspect", "k", "--backend", srv.URL()).want(t,
+			0); strings.Contains(o.out, "waits") {
 			t.Errorf("%s leaves somebody in the queue: %s", args, o.out)
 		}
 	}
@@ -66,7 +73,8 @@ func TestInterruptedWaiting(t *testing.T) {
 func TestInterruptedOpening(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{
-		"inspect k", "list", "top", "watch k", "wait k", "run k -- true", "leader k -- true", "leader k", "release k --token=5", "doctor", "bench", "demo",
+		"inspect k", "list", "top", "watch k", "wait k", "run k -- true", "leader k -- true",
+		"leader k", "release k --token=5", "doctor", "bench", "demo",
 		"rueidis inspect k", "rueidis doctor", "etcd inspect k", "etcd doctor",
 	} {
 		t.Run(args, func(t *testing.T) {

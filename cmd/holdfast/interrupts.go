@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// interrupts are the signals to this process that ask it to end. They go to the command that runs, if
-// one does, and end the context of everything else.
+// interrupts are the signals to this process that ask it to end. They go to the command that runs,
+// if one does, and end the context of everything else.
 type interrupts struct {
 	mu    sync.Mutex
 	first os.Signal
@@ -26,18 +26,20 @@ type interruption struct{ os.Signal }
 func (i interruption) Error() string        { return i.String() + " received" }
 func (i interruption) Is(target error) bool { return target == context.Canceled }
 
-// asksToEnd are the signals that ask a process to end, but for those that were ignored when this one
-// began, as nohup and a script's "&" have it: they stay so, here and in the command.
+// asksToEnd are the signals that ask a process to end, but for those that were ignored when this
+// one began, as nohup and a script's "&" have it: they stay so, here and in the command.
 func asksToEnd() []os.Signal {
-	// Go keeps SIGHUP and SIGINT ignored, and tells; the others it handles before anybody can look. A
-	// shell ignores SIGQUIT where it ignores SIGINT.
+	// Go keeps SIGHUP and SIGINT ignored, and tells; the others it handles before anybody can look.
+	// A shell ignores SIGQUIT where it ignores SIGINT.
 	if quit := syscall.SIGQUIT; signal.Ignored(os.Interrupt) {
 		signal.Ignore(quit) // safeguard: run-ignored
 	}
-	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
+	all := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+	return slices.DeleteFunc(all, signal.Ignored)
 }
 
-// watch returns a context that ends with the first of the signals. The second ends the process at once.
+// watch returns a context that ends with the first of the signals. The second ends the process at
+// once.
 func (i *interrupts) watch(ctx context.Context) context.Context {
 	ctx, i.end = context.WithCancelCause(ctx)
 	arrive := make(chan os.Signal, 8)
@@ -67,8 +69,8 @@ func (i *interrupts) arrived(s os.Signal) {
 	}
 }
 
-// forward has signals go to a command from now on, until stop is called. It does not if one has arrived
-// before, which nobody would tell the command of.
+// forward has signals go to a command from now on, until stop is called. It does not if one has
+// arrived before, which nobody would tell the command of.
 func (i *interrupts) forward(to chan<- os.Signal) (stop func(), ok bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -85,8 +87,8 @@ func (i *interrupts) forward(to chan<- os.Signal) (stop func(), ok bool) {
 	}, true
 }
 
-// A death is how this process is to end if a signal is why: of that signal, so that a shell ends the
-// script or the loop that it is in.
+// A death is how this process is to end if a signal is why: of that signal, so that a shell ends
+// the script or the loop that it is in.
 type death struct {
 	of    syscall.Signal // 0 for none
 	group bool           // the signal was the terminal's, and reached the command alone

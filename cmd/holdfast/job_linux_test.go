@@ -38,17 +38,21 @@ type session struct {
 
 var sessions atomic.Int64
 
-// shortTTL is that of locks which a test waits for the end of; others have a long one, as the machine may be
-// busy.
+// shortTTL is that of locks which a test waits for the end of; others have a long one, as the
+// machine may be busy.
 const shortTTL = 4 * time.Second
 
-// work is a command that is at work until work is over: it tells its number, and ends with 3. It is for
-// bash and starts no other program: a dash that is stopped between vfork and exec does not stop.
+// work is a command that is at work until work is over: it tells its number, and ends with 3. It is
+// for bash and starts no other program: a dash that is stopped between vfork and exec does not
+// stop.
 const work = `echo $$ >begun; while [ -e go ]; do read -t 0.02 _ <>idle; done; exit 3`
 
 func newSession(t *testing.T, url string, flock bool, ttl time.Duration) *session {
 	t.Helper()
-	s := &session{t: t, dir: t.TempDir(), flock: flock, url: url, key: fmt.Sprintf("situation-%d-%d", os.Getpid(), sessions.Add(1))}
+	s := &session{
+		t: t, dir: t.TempDir(), flock: flock, url: url,
+		key: fmt.Sprintf("situation-%d-%d", os.Getpid(), sessions.Add(1)),
+	}
 	s.lock = []string{binary, "run", s.key, "--ttl", ttl.String()}
 	if flock {
 		s.lock = []string{"flock", "lock"}
@@ -62,7 +66,10 @@ func newSession(t *testing.T, url string, flock bool, ttl time.Duration) *sessio
 	screen, tty := holdfastmain.OpenTerminal(t)
 	s.screen, s.view = screen, holdfastmain.View(t, screen)
 	s.shell = exec.CommandContext(t.Context(), "bash", "--norc", "--noprofile", "--noediting", "-i")
-	s.shell.Env = slices.Concat(command(t, s.dir).Env, []string{"LOCK=" + strings.Join(s.lock, " "), "HOLDFAST_BACKEND=" + url, "PS1=$ ", "TERM=dumb"})
+	s.shell.Env = slices.Concat(command(t, s.dir).Env, []string{
+		"LOCK=" + strings.Join(s.lock, " "),
+		"HOLDFAST_BACKEND=" + url, "PS1=$ ", "TERM=dumb",
+	})
 	s.shell.Dir, s.shell.Stdin, s.shell.Stdout, s.shell.Stderr = s.dir, tty, tty, tty
 	s.shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := s.shell.Start(); err != nil {
@@ -82,7 +89,9 @@ func newSession(t *testing.T, url string, flock bool, ttl time.Duration) *sessio
 
 // killAll kills what is left of the session, also by a test that fails.
 func (s *session) killAll() {
-	for _, pid := range processes(func(_, session string) bool { return session == strconv.Itoa(s.shell.Process.Pid) }) {
+	for _, pid := range processes(func(_, session string) bool {
+		return session == strconv.Itoa(s.shell.Process.Pid)
+	}) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
@@ -95,7 +104,8 @@ func processes(which func(parent, session string) bool) (pids []int) {
 		pid, _, _ := strings.Cut(string(stat), " ")
 		_, after, _ := strings.Cut(string(stat), ") ")
 		n, err := strconv.Atoi(pid)
-		if f := strings.Fields(after); err == nil && len(f) > 3 && which(f[1], f[3]) { // state, parent, group, session
+		// state, parent, group, session.
+		if f := strings.Fields(after); err == nil && len(f) > 3 && which(f[1], f[3]) {
 			pids = append(pids, n)
 		}
 	}
@@ -154,7 +164,8 @@ func (s *session) free() bool {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), s.lock[0], "-n", "lock", "true")
 	if !s.flock {
-		cmd = exec.CommandContext(s.t.Context(), binary, "run", s.key, "--no-wait", "-E", "1", "true")
+		cmd = exec.CommandContext(s.t.Context(), binary, "run", s.key, "--no-wait", "-E", "1",
+			"true")
 	}
 	cmd.Dir, cmd.Env = s.dir, s.shell.Env
 	out, err := cmd.CombinedOutput()
@@ -181,7 +192,8 @@ func (s *session) isHeld() {
 // staysHeld wants the lock to be held for longer than it is without renewals.
 func (s *session) staysHeld() {
 	s.t.Helper()
-	for until := time.Now().Add(shortTTL * 3 / 2); time.Now().Before(until); time.Sleep(shortTTL / 10) {
+	for until := time.Now().Add(shortTTL * 3 / 2); time.Now().Before(until); time.Sleep(
+		shortTTL / 10) {
 		if s.free() {
 			s.t.Fatal("the lock is free, and its command at work")
 		}
@@ -219,7 +231,8 @@ func (s *session) isAlive(pid string) {
 	}
 }
 
-// interrupted types Ctrl-C when the work of some lines has begun, and wants nothing behind it to be done.
+// interrupted types Ctrl-C when the work of some lines has begun, and wants nothing behind it to be
+// done.
 func (s *session) interrupted(lines string) {
 	s.t.Helper()
 	s.types(lines)
@@ -250,7 +263,8 @@ var situations = []struct {
 		s.ends(3)
 	}},
 	{"CMD asks whether it is in front", time.Hour, func(s *session) {
-		s.write("front", `set -- $(sed 's/.*) //' /proc/self/stat); [ $3 = $6 ]`) // its group, and the terminal's
+		// Its group, and the terminal's.
+		s.write("front", `set -- $(sed 's/.*) //' /proc/self/stat); [ $3 = $6 ]`)
 		s.types("$LOCK sh -c 'until sh front; do sleep 0.02; done; exit 3'")
 		s.ends(3)
 		s.types("$LOCK bash -c 'until sh front; do sleep 0.02; done; . ./work'")
@@ -298,8 +312,10 @@ var situations = []struct {
 		s.isFree()
 	}},
 	{"… where CMD asks too", time.Hour, func(s *session) {
-		s.write("pager", `while [ ! -e begun ]; do sleep 0.02; done; read key </dev/tty; echo key $key; touch key; cat >/dev/null; exit 5`)
-		s.types("$LOCK sh -c 'read x </dev/tty; while [ ! -e key ]; do touch begun; done; read y </dev/tty; echo $x $y >got' | sh pager")
+		s.write("pager", `while [ ! -e begun ]; do sleep 0.02; done; read key </dev/tty; echo `+
+			`key $key; touch key; cat >/dev/null; exit 5`)
+		s.types("$LOCK sh -c 'read x </dev/tty; while [ ! -e key ]; do touch begun; done; read y " +
+			"</dev/tty; echo $x $y >got' | sh pager")
 		s.types("first")
 		s.types("second")
 		s.view.Await("key second\r\n")
@@ -453,26 +469,35 @@ var situations = []struct {
 		s.isFree()
 	}},
 	{"`xargs -P`", time.Hour, func(s *session) {
-		s.write("alone", "mkdir alone.d || echo BESIDE; sleep 0.05; rmdir alone.d; echo done; exit 0\n")
+		s.write("alone", "mkdir alone.d || echo BESIDE; sleep 0.05; rmdir alone.d; echo "+
+			"done; exit 0\n")
 		s.types("seq 4 | xargs -P 4 -I N $LOCK sh alone >out 2>&1; cat out; echo all")
-		if out := s.view.Until("all\r\n"); strings.Count(out, "done") != 4 || strings.Contains(out, "BESIDE") {
+		if out := s.view.Until("all\r\n"); strings.Count(out, "done") != 4 ||
+			strings.Contains(out, "BESIDE") {
 			s.t.Error(out)
 		}
 	}},
 	{"`make -j`", time.Hour, func(s *session) {
-		s.write("alone", "mkdir alone.d || echo BESIDE; sleep 0.05; rmdir alone.d; echo done; exit 0\n")
-		s.write("Makefile", "all: a b c d\na b c d:\n\t@$(LOCK) sh alone 2>&1\n.PHONY: all a b c d\n")
+		s.write("alone", "mkdir alone.d || echo BESIDE; sleep 0.05; rmdir alone.d; echo "+
+			"done; exit 0\n")
+		s.write("Makefile", "all: a b c d\na b c d:\n\t@$(LOCK) sh alone 2>&1\n.PHONY: "+
+			"all a b c d\n")
 		s.types("make -j 4; echo all")
-		if out := s.view.Until("all\r\n"); strings.Count(out, "done") != 4 || strings.Contains(out, "BESIDE") {
+		if out := s.view.Until("all\r\n"); strings.Count(out, "done") != 4 ||
+			strings.Contains(out, "BESIDE") {
 			s.t.Error(out)
 		}
 	}},
 	{"cron", time.Hour, func(s *session) {
-		cmd := exec.CommandContext(s.t.Context(), "sh", "-c", strings.Join(s.lock, " ")+" sh -c 'read x; read y </dev/tty || exit 3'")
+		cmd := exec.CommandContext(s.t.Context(), "sh", "-c",
+			strings.Join(s.lock, " ")+" sh -c 'read x; read y </dev/tty || exit 3'")
 		cmd.Dir, cmd.SysProcAttr = s.dir, &syscall.SysProcAttr{Setsid: true}
-		cmd.Env = slices.DeleteFunc(slices.Clone(s.shell.Env), func(v string) bool { return !strings.HasPrefix(v, "HOLDFAST_") })
+		cmd.Env = slices.DeleteFunc(slices.Clone(s.shell.Env), func(v string) bool {
+			return !strings.HasPrefix(v, "HOLDFAST_")
+		})
 		cmd.Env = append(cmd.Env, "PATH=/usr/bin:/bin")
-		if out, err := cmd.CombinedOutput(); statusOf(cmd) != 3 || strings.Contains(string(out), "holdfast") {
+		if out, err := cmd.CombinedOutput(); statusOf(cmd) != 3 ||
+			strings.Contains(string(out), "holdfast") {
 			s.t.Errorf("%v: %s", err, out)
 		}
 		s.isFree()
@@ -578,7 +603,9 @@ func stateOf(pid string) string {
 func TestSituations(t *testing.T) {
 	stores := map[string]func(t *testing.T) string{
 		"flock": nil,
-		"file":  func(t *testing.T) string { return "file://" + filepath.Join(t.TempDir(), "locks") },
+		"file": func(t *testing.T) string {
+			return "file://" + filepath.Join(t.TempDir(), "locks")
+		},
 		"redis": func(t *testing.T) string { return testserver.SharedRedis(t).URL() },
 	}
 	for _, c := range situations {
@@ -614,7 +641,8 @@ func TestSituationsAreTold(t *testing.T) {
 		tested = append(tested, c.name)
 	}
 	if !slices.Equal(told, tested) {
-		t.Errorf("the page tells of\n%s\nand what is tested is\n%s", strings.Join(told, "\n"), strings.Join(tested, "\n"))
+		t.Errorf("the page tells of\n%s\nand what is tested is\n%s", strings.Join(told, "\n"),
+			strings.Join(tested, "\n"))
 	}
 }
 
@@ -631,8 +659,8 @@ func TestStoppedCommandIsTold(t *testing.T) {
 	}
 }
 
-// A run inside of a run, of another key, on a terminal: both stop and go on with the job, and the terminal
-// goes through both.
+// A run inside of a run, of another key, on a terminal: both stop and go on with the job, and the
+// terminal goes through both.
 func TestJobInAJob(t *testing.T) {
 	s := newSession(t, "file://"+filepath.Join(t.TempDir(), "locks"), false, time.Hour)
 	s.types("$LOCK " + binary + " run inner bash -c 'read x </dev/tty; echo got $x; . ./work'")
@@ -654,7 +682,9 @@ func TestDeadmanIsGone(t *testing.T) {
 	s := newSession(t, "file://"+filepath.Join(t.TempDir(), "locks"), false, shortTTL)
 	s.types("$LOCK bash work & echo $! >holdfast")
 	pid, parent := s.begun(), s.file("holdfast")
-	own := processes(func(of, session string) bool { return of == parent && session != strconv.Itoa(s.shell.Process.Pid) })
+	own := processes(func(of, session string) bool {
+		return of == parent && session != strconv.Itoa(s.shell.Process.Pid)
+	})
 	if len(own) != 1 {
 		t.Fatalf("there are %v", own)
 	}
@@ -672,7 +702,8 @@ func TestWithoutProc(t *testing.T) {
 	testserver.OnlyInAll(t, "a mount namespace, which not everybody may make")
 	dir := t.TempDir()
 	args := []string{
-		"unshare", "--mount", "--propagation", "unchanged", "sh", "-c", `mount -t tmpfs none /proc && exec "$@"`, "-",
+		"unshare", "--mount", "--propagation", "unchanged", "sh", "-c",
+		`mount -t tmpfs none /proc && exec "$@"`, "-",
 		binary, "run", "without-proc", "--backend", testserver.SharedRedis(t).URL(), "echo", "in",
 	}
 	if os.Geteuid() != 0 {
@@ -692,44 +723,57 @@ func TestWhatIsLeftAtALoss(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []string{"exit 0", ":"} { // when it is told to
 		s := newSession(t, "file://"+filepath.Join(t.TempDir(), "locks"), false, shortTTL)
-		s.write("left", "trap '"+ends+"' TERM; echo $$ >other; while [ -e go ]; do read -t 0.02 _ <>idle; done")
+		s.write("left", "trap '"+ends+
+			"' TERM; echo $$ >other; while [ -e go ]; do read -t 0.02 _ <>idle; done")
 		s.types("$LOCK --kill-after 1s bash -c 'bash left & trap \"exit 9\" TERM; . ./work'")
 		pid, other := s.begun(), s.file("other")
 		holdfast(t, "release", s.key, "--force", "--backend", s.url).want(t, 0)
 		s.view.Await("the command was ended")
 		s.ends(76)
-		await(t, "a process that does "+ends+" when it is told to end has ended", func() bool { return !alive(pid) && !alive(other) })
+		await(t, "a process that does "+ends+" when it is told to end has ended", func() bool {
+			return !alive(pid) && !alive(other)
+		})
 	}
 }
 
-// As the first process of a container, which no signal of its own ends, it reaps what is left, and its status
-// tells of the signal.
+// As the first process of a container, which no signal of its own ends, it reaps what is left, and
+// its status tells of the signal.
 func TestFirstProcess(t *testing.T) {
 	testserver.OnlyInAll(t, "a process namespace, which not everybody may make")
-	for script, status := range map[string]int{"exit 3": 3, "kill -INT $$": 130, "kill -QUIT $$": 131, "kill -TERM $$": 143} {
+	for script, status := range map[string]int{
+		"exit 3": 3, "kill -INT $$": 130,
+		"kill -QUIT $$": 131, "kill -TERM $$": 143,
+	} {
 		dir := t.TempDir()
 		url := "file://" + filepath.Join(dir, "locks")
-		reaped := `(true &); while cat /proc/[0-9]*/stat 2>/dev/null | grep -q ") Z 1 "; do sleep 0.02; done; echo $PPID; `
-		cmd := firstProcess(t.Context(), t, dir, "run", "k", "--backend", url, "sh", "-c", reaped+script)
+		reaped := `(true &); while cat /proc/[0-9]*/stat 2>/dev/null | grep -q ") Z 1 "; do ` +
+			`sleep 0.02; done; echo $PPID; `
+		cmd := firstProcess(t.Context(), t, dir, "run", "k", "--backend", url, "sh", "-c",
+			reaped+script)
 		if out, err := cmd.CombinedOutput(); statusOf(cmd) != status || string(out) != "1\n" {
 			t.Errorf("%s: %v, want %d: %s", script, err, status, out)
 		}
 	}
 }
 
-// When a lock is over, the first process of a container does not wait for what is dead already, and that nobody
-// else reaps.
+// When a lock is over, the first process of a container does not wait for what is dead already, and
+// that nobody else reaps.
 //
 // covers: G8
 func TestFirstProcessAtALoss(t *testing.T) {
 	testserver.OnlyInAll(t, "a process namespace, which not everybody may make")
-	for name, c := range map[string]struct{ trap, killAfter string }{"ends when told": {"exit 9", "5m"}, "is killed": {":", "1s"}} {
+	for name, c := range map[string]struct {
+		trap,
+		killAfter string
+	}{"ends when told": {"exit 9", "5m"}, "is killed": {":", "1s"}} {
 		dir := t.TempDir()
 		url := "file://" + filepath.Join(dir, "locks")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		t.Cleanup(cancel)
-		j := beginCommand(t, firstProcess(ctx, t, dir, "leader", "k", "--backend", url, "--ttl", "30m", "--max-hold", "1s", "--kill-after", c.killAfter,
-			"sh", "-c", `(trap '' TERM; while kill -0 $$; do sleep 0.02; done) 2>/dev/null & trap '`+c.trap+`' TERM; echo $$; while :; do sleep 0.02; done`))
+		j := beginCommand(t, firstProcess(ctx, t, dir, "leader", "k", "--backend", url, "--ttl",
+			"30m", "--max-hold", "1s", "--kill-after", c.killAfter,
+			"sh", "-c", `(trap '' TERM; while kill -0 $$; do sleep 0.02; done) `+
+				`2>/dev/null & trap '`+c.trap+`' TERM; echo $$; while :; do sleep 0.02; done`))
 		first := j.line()
 		if second := j.line(); second == first { // it leads again, within the minute
 			t.Errorf("%s: %s again", name, second)
@@ -741,7 +785,8 @@ func TestFirstProcessAtALoss(t *testing.T) {
 
 // firstProcess is the binary as the first process of a container.
 func firstProcess(ctx context.Context, t *testing.T, dir string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "unshare", "--pid", "--fork", "--mount-proc", "--propagation", "unchanged", "--kill-child", binary)
+	cmd := exec.CommandContext(ctx, "unshare", "--pid", "--fork", "--mount-proc", "--propagation",
+		"unchanged", "--kill-child", binary)
 	if os.Geteuid() != 0 {
 		cmd.Args = slices.Insert(cmd.Args, 1, "--map-root-user")
 	}
@@ -750,8 +795,8 @@ func firstProcess(ctx context.Context, t *testing.T, dir string, args ...string)
 	return cmd
 }
 
-// A server that is full, or has become a replica, while a command has its lock: a renewal needs no memory, and a
-// replica takes none.
+// A server that is full, or has become a replica, while a command has its lock: a renewal needs no
+// memory, and a replica takes none.
 func TestRunOnAServerThatRefuses(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string][]string{
@@ -763,7 +808,8 @@ func TestRunOnAServerThatRefuses(t *testing.T) {
 		s.types("$LOCK bash work")
 		pid := s.begun()
 		srv.MustDo(refuse...)
-		o := holdfast(t, "run", "other", "--no-wait", "--backend", srv.URL(), "echo", "in").want(t, 77)
+		o := holdfast(t, "run", "other", "--no-wait", "--backend", srv.URL(), "echo", "in").want(t,
+			77)
 		if o.out != "" {
 			t.Errorf("%s: %s%s", name, o.out, o.err)
 		}
@@ -785,7 +831,10 @@ func TestRunOnAServerThatRefuses(t *testing.T) {
 // A store that is not up yet is waited for, for as long as one may wait.
 func TestStoreIsNotUpYet(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"run k --wait 1h echo in", "leader k --wait 1h echo in", "wait k --timeout 1h"} {
+	for _, args := range []string{
+		"run k --wait 1h echo in", "leader k --wait 1h echo in",
+		"wait k --timeout 1h",
+	} {
 		srv := testserver.Redis(t)
 		srv.Kill()
 		cmd := command(t, t.TempDir(), strings.Fields(args)...)
@@ -805,13 +854,20 @@ func TestStoreIsNotUpYet(t *testing.T) {
 		rest, _ := io.ReadAll(said)
 		_ = cmd.Wait()
 		want := map[bool]string{true: "", false: "in\n"}[strings.HasPrefix(args, "wait")]
-		if status := statusOf(cmd); status != 0 || out.String() != want || !strings.HasPrefix(note, "holdfast: waiting, cannot reach redis at ") || len(rest) > 0 {
+		if status := statusOf(cmd); status != 0 || out.String() != want ||
+			!strings.HasPrefix(note, "holdfast: waiting, cannot reach redis at ") || len(rest) > 0 {
 			t.Errorf("%s: %d, %s%s%s", args, status, out.String(), note, rest)
 		}
 	}
-	for _, args := range []string{"run k --wait 300ms true", "leader k --wait 300ms true", "wait k --timeout 300ms"} {
-		o := holdfastWith(t, []string{"HOLDFAST_BACKEND=redis://127.0.0.1:1"}, strings.Fields(args)...).want(t, 77)
-		if !strings.HasPrefix(o.err, "holdfast: waiting, cannot reach redis at 127.0.0.1:1: dial tcp") || strings.Count(o.err, "refused") != 2 {
+	for _, args := range []string{
+		"run k --wait 300ms true", "leader k --wait 300ms true",
+		"wait k --timeout 300ms",
+	} {
+		o := holdfastWith(t, []string{"HOLDFAST_BACKEND=redis://127.0.0.1:1"},
+			strings.Fields(args)...).want(t, 77)
+		if !strings.HasPrefix(o.err,
+			"holdfast: waiting, cannot reach redis at 127.0.0.1:1: dial tcp") ||
+			strings.Count(o.err, "refused") != 2 {
 			t.Errorf("%s: %s", args, o.err)
 		}
 	}

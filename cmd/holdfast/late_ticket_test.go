@@ -51,8 +51,9 @@ func clientOf(t *testing.T, b backend.Backend) *client {
 	return &client{Client: l, backend: b, config: cfg, where: "mem://"}
 }
 
-// acquire's first attempt had no answer, and the second was granted. The first comes to the store when the
-// ticket has been released, and holds nothing: nobody would know of it, or have its ticket.
+// acquire's first attempt had no answer, and the second was granted. The first comes to the store
+// when the ticket has been released, and holds nothing: nobody would know of it, or have its
+// ticket.
 //
 // covers: A2, A4
 func TestTicketIsReleasedBeforeItsFirstAttemptLands(t *testing.T) {
@@ -71,7 +72,8 @@ func TestTicketIsReleasedBeforeItsFirstAttemptLands(t *testing.T) {
 		}
 		printed, err := parseTicket(ticket{taken, "", c.where}.String())
 		if again := printed.claim(); err != nil || s.late.Hold == "" || s.late.ID() != again.ID() {
-			t.Fatalf("%v: the ticket is not of the attempt without an answer: %+v, %+v", err, printed, s.late)
+			t.Fatalf("%v: the ticket is not of the attempt without an answer: %+v, %+v", err,
+				printed, s.late)
 		}
 		var out bytes.Buffer
 		cmd := &cobra.Command{}
@@ -82,7 +84,8 @@ func TestTicketIsReleasedBeforeItsFirstAttemptLands(t *testing.T) {
 			t.Fatalf("release: %v, %s", err, out.String())
 		}
 		if g, err := s.TryAcquire(t.Context(), s.late); !errors.Is(err, backend.ErrLost) {
-			t.Errorf("the attempt that lands after the release holds with %+v, %v; want %v", g, err, backend.ErrLost)
+			t.Errorf("the attempt that lands after the release holds with %+v, %v; want %v", g, err,
+				backend.ErrLost)
 		}
 		if state, err := s.Inspect(t.Context(), "k"); err != nil || len(state.Holders) > 0 {
 			t.Errorf("nobody has a ticket, and the key is held by %+v, %v", state.Holders, err)
@@ -98,8 +101,8 @@ func (p closingPipe) Write([]byte) (int, error) {
 	return 0, syscall.EPIPE
 }
 
-// Ctrl-C ends acquire together with the shell that was to read the ticket: the hold that nobody knows of is
-// released all the same.
+// Ctrl-C ends acquire together with the shell that was to read the ticket: the hold that nobody
+// knows of is released all the same.
 //
 // covers: C5
 func TestTicketThatIsNotPrintedAtCtrlC(t *testing.T) {
@@ -114,7 +117,8 @@ func TestTicketThatIsNotPrintedAtCtrlC(t *testing.T) {
 		cmd.SetOut(closingPipe{cancel})
 		cmd.SetContext(ctx)
 		a := acquirer{ttl: 12 * time.Hour}
-		if err := a.acquire(cmd, c, "k", time.Now()); !errors.Is(err, syscall.EPIPE) || errors.Is(err, context.Canceled) {
+		if err := a.acquire(cmd, c, "k", time.Now()); !errors.Is(err, syscall.EPIPE) ||
+			errors.Is(err, context.Canceled) {
 			t.Errorf("acquire = %v, want only that the ticket was not printed", err)
 		}
 		if state, err := b.Inspect(t.Context(), "k"); err != nil || len(state.Holders) > 0 {
@@ -142,8 +146,9 @@ func started(t *testing.T) *os.Process {
 	return p
 }
 
-// While holdfast was stopped the deadman has killed its command, and holdfast goes on before the lease ends:
-// the command was cut off, and does not count as a run. One that somebody has killed earlier counts.
+// While holdfast was stopped the deadman has killed its command, and holdfast goes on before the
+// lease ends: the command was cut off, and does not count as a run. One that somebody has killed
+// earlier counts.
 //
 // covers: G7
 func TestCommandThatTheDeadmanKilledIsNoRun(t *testing.T) {
@@ -180,8 +185,8 @@ func TestCommandThatTheDeadmanKilledIsNoRun(t *testing.T) {
 	}
 }
 
-// killedAtWork has a command at work under g killed, late after the time at which the deadman does so, and
-// returns why it was cut off.
+// killedAtWork has a command at work under g killed, late after the time at which the deadman does
+// so, and returns why it was cut off.
 func killedAtWork(t *testing.T, g *locker.Guard[struct{}], late bool) (lost error) {
 	t.Helper()
 	from, to, err := os.Pipe()
@@ -194,8 +199,10 @@ func killedAtWork(t *testing.T, g *locker.Guard[struct{}], late bool) (lost erro
 		deadman: &deadman{started(t), to}, release: func() {},
 	}
 	w := &work{
-		process: p, g: g, renewals: &renewals{}, grace: 10 * time.Second, latest: bootClock() + time.Until(g.Until()) - time.Second,
-		watch: time.NewTimer(time.Hour), longest: time.NewTimer(time.Hour), late: time.NewTimer(time.Hour),
+		process: p, g: g, renewals: &renewals{}, grace: 10 * time.Second, latest: bootClock() +
+			time.Until(g.Until()) - time.Second,
+		watch: time.NewTimer(time.Hour), longest: time.NewTimer(time.Hour),
+		late: time.NewTimer(time.Hour),
 	}
 	if late { // that time has come, and what is left of the lease is still to go
 		w.latest = bootClock()

@@ -33,18 +33,24 @@ func TestPace(t *testing.T) {
 				time.Sleep(5 * time.Second)
 			}
 		})
-		err := live(ctx, func(took time.Duration) time.Duration { return pace(2*time.Second, took) }, stopped, func(context.Context) ([]byte, error) {
+		err := live(ctx, func(took time.Duration) time.Duration {
+			return pace(2*time.Second, took)
+		}, stopped, func(context.Context) ([]byte, error) {
 			looks = append(looks, time.Since(began))
-			takes := []time.Duration{time.Millisecond, 20 * time.Millisecond, time.Second, 300 * time.Millisecond, 0}[len(looks)-1]
+			takes := []time.Duration{
+				time.Millisecond, 20 * time.Millisecond, time.Second,
+				300 * time.Millisecond, 0,
+			}[len(looks)-1]
 			time.Sleep(takes)
 			if busy += takes; takes == 0 {
 				time.AfterFunc(time.Second, interrupt) // within a pause
 			}
 			return nil, nil
 		}, nil)
-		if want := []int64{0, 2001, 9021, 109021, 139021}; err != nil || !slices.EqualFunc(looks, want, func(d time.Duration, ms int64) bool {
-			return d == time.Duration(ms)*time.Millisecond
-		}) {
+		if want := []int64{0, 2001, 9021, 109021, 139021}; err != nil ||
+			!slices.EqualFunc(looks, want, func(d time.Duration, ms int64) bool {
+				return d == time.Duration(ms)*time.Millisecond
+			}) {
 			t.Errorf("looks began after %v, %v; want %v ms", looks, err, want)
 		}
 		if took := time.Since(began); took != looks[len(looks)-1]+time.Second {
@@ -61,27 +67,38 @@ func TestPace(t *testing.T) {
 func TestLiveEnds(t *testing.T) {
 	failed := errors.New("no answer")
 	never := func(time.Duration) time.Duration { return time.Hour }
-	if err := live(t.Context(), never, io.Discard, func(context.Context) ([]byte, error) { return nil, failed }, nil); !errors.Is(err, failed) {
+	if err := live(t.Context(), never, io.Discard, func(context.Context) ([]byte, error) {
+		return nil, failed
+	}, nil); !errors.Is(err, failed) {
 		t.Errorf("a look that fails: %v", err)
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
-	if err := live(ctx, never, io.Discard, func(context.Context) ([]byte, error) { interrupt(); return nil, failed }, nil); err != nil {
+	if err := live(ctx, never, io.Discard, func(context.Context) ([]byte, error) {
+		interrupt()
+		return nil, failed
+	}, nil); err != nil {
 		t.Errorf("a look that is interrupted: %v", err)
 	}
 	at := func(time.Duration) time.Duration { return time.Nanosecond }
 	answers := []error{nil, failed, backend.ErrUnavailable, nil, failed, backend.ErrDenied, nil}
 	looks, told := 0, 0
-	err := live(t.Context(), at, io.Discard, func(context.Context) ([]byte, error) { looks++; return nil, answers[looks-1] }, func(err error) {
+	err := live(t.Context(), at, io.Discard, func(context.Context) ([]byte, error) {
+		looks++
+		return nil, answers[looks-1]
+	}, func(err error) {
 		if told++; !errors.Is(err, failed) {
 			t.Errorf("it tells of %v", err)
 		}
 	})
-	if !errors.Is(err, backend.ErrDenied) || looks != 6 || told != 2 { // once for each time without an answer
+	// Once for each time without an answer.
+	if !errors.Is(err, backend.ErrDenied) || looks != 6 || told != 2 {
 		t.Errorf("after %d looks, of which %d were told of, it ended with %v", looks, told, err)
 	}
 	closed, _ := os.Open(os.DevNull)
 	_ = closed.Close()
-	if err := live(t.Context(), at, closed, func(context.Context) ([]byte, error) { return []byte("x"), nil }, nil); !errors.Is(err, os.ErrClosed) {
+	if err := live(t.Context(), at, closed, func(context.Context) ([]byte, error) {
+		return []byte("x"), nil
+	}, nil); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("nobody reads: %v", err)
 	}
 }
@@ -116,7 +133,8 @@ func TestNewHolds(t *testing.T) {
 				want = 0
 			}
 			if grants != look.want || within != want {
-				t.Errorf("look %d: %d within %v, want %d within %v", i, grants, within, look.want, want)
+				t.Errorf("look %d: %d within %v, want %d within %v", i, grants, within, look.want,
+					want)
 			}
 			time.Sleep(1900 * time.Millisecond)
 		}

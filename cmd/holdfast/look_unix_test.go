@@ -26,8 +26,8 @@ func (l losing) Until() time.Time {
 	return l.Guard.Until()
 }
 
-// A command whose lock the store says is another's has its time to end, also if that is found just when it is
-// looked whether the lease was renewed.
+// A command whose lock the store says is another's has its time to end, also if that is found just
+// when it is looked whether the lease was renewed.
 //
 // covers: G8
 func TestLookAtALockThatWasLost(t *testing.T) {
@@ -46,13 +46,15 @@ func TestLookAtALockThatWasLost(t *testing.T) {
 			}
 			defer func() { _ = g.Unlock() }()
 			child := exec.CommandContext(t.Context(), "sleep", "60")
-			child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what the look does to its group is not done to ours
+			// What the look does to its group is not done to ours.
+			child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			if err := child.Start(); err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _, _ = child.Process.Kill(), child.Wait() }()
 			lose := sync.OnceFunc(func() {
-				if _, err := backend.ForceReleaseBy(t.Context(), b, name, g.Hold().Token); err != nil {
+				if _, err := backend.ForceReleaseBy(t.Context(), b, name,
+					g.Hold().Token); err != nil {
 					t.Error(err)
 				}
 				if err := g.Check(t.Context()); err == nil {
@@ -66,14 +68,18 @@ func TestLookAtALockThatWasLost(t *testing.T) {
 			}
 			told := bootClock() + time.Until(g.Until()) - time.Second
 			w := &work{
-				process: &process{pid: child.Process.Pid}, g: guard, renewals: &renewals{}, grace: 10 * time.Second, latest: told,
-				watch: time.NewTimer(time.Hour), longest: time.NewTimer(time.Hour), late: time.NewTimer(time.Hour),
+				process: &process{pid: child.Process.Pid}, g: guard, renewals: &renewals{},
+				grace: 10 * time.Second, latest: told,
+				watch: time.NewTimer(time.Hour), longest: time.NewTimer(time.Hour),
+				late: time.NewTimer(time.Hour),
 			}
 			if w.look(); w.lost != nil || !w.late.Reset(time.Hour) || w.latest != told {
-				t.Errorf("the look itself ends the command, at once: %v, %v", w.lost, w.latest-bootClock())
+				t.Errorf("the look itself ends the command, at once: %v, %v", w.lost,
+					w.latest-bootClock())
 			}
 			if w.pause(syscall.SIGSTOP); w.lost != nil || w.latest != told {
-				t.Errorf("a command that stops is not left its time: %v, %v", w.lost, w.latest-bootClock())
+				t.Errorf("a command that stops is not left its time: %v, %v", w.lost,
+					w.latest-bootClock())
 			}
 			w.latest = bootClock() // too late for that
 			if w.look(); w.lost == nil {

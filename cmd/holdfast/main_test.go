@@ -38,7 +38,8 @@ func (b builder) Run() int {
 		binary += ".exe"
 	}
 	args := append([]string{"build", "-o", binary}, testserver.BuildFlags()...)
-	if out, err := exec.CommandContext(context.Background(), "go", append(args, ".")...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.Background(), "go",
+		append(args, ".")...).CombinedOutput(); err != nil {
 		panic("go build: " + err.Error() + "\n" + string(out))
 	}
 	return b.m.Run()
@@ -56,7 +57,9 @@ type outcome struct {
 func command(t testing.TB, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_") })
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "HOLDFAST_")
+	})
 	// A race ends the process with a status of its own. Without one it need not wait for a second
 	// before it exits.
 	cmd.Env = append(cmd.Env, "TMPDIR="+dir, "GORACE=halt_on_error=1 atexit_sleep_ms=10")

@@ -30,7 +30,8 @@ func TestNestedRunIsUnknown(t *testing.T) {
 	t.Setenv(envKey, "k")
 	t.Setenv(envToken, "5")
 	var exit *exitError
-	if err := c.nested(t.Context(), "k", true); !errors.As(err, &exit) || exit.status != exitStore || !errors.Is(err, backend.ErrUnavailable) {
+	if err := c.nested(t.Context(), "k", true); !errors.As(err, &exit) ||
+		exit.status != exitStore || !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("it goes on with %v", err)
 	}
 	if err := c.nested(t.Context(), "other", true); err != nil {

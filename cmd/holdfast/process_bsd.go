@@ -31,8 +31,8 @@ func awaitChange(pid int) (by syscall.Signal, _ ending, _ error) {
 	}
 }
 
-// byDefault reports whether the kernel does with s what it does by default, from now on: where the system
-// is reached through a library, Go does not let us ask for that.
+// byDefault reports whether the kernel does with s what it does by default, from now on: where the
+// system is reached through a library, Go does not let us ask for that.
 func byDefault(s syscall.Signal) bool {
 	if s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP {
 		signal.Reset(s)

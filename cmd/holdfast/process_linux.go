@@ -30,8 +30,8 @@ type childInfo struct {
 	_                  [112]byte // more than the kernel writes
 }
 
-// awaitChange waits until the child pid has stopped, by a signal, or ended, and leaves it unreaped. The
-// first process of a container reaps what others have left meanwhile.
+// awaitChange waits until the child pid has stopped, by a signal, or ended, and leaves it unreaped.
+// The first process of a container reaps what others have left meanwhile.
 func awaitChange(pid int) (by syscall.Signal, _ ending, _ error) {
 	kind, id := unix.P_PID, pid
 	if os.Getpid() == 1 {
@@ -39,7 +39,8 @@ func awaitChange(pid int) (by syscall.Signal, _ ending, _ error) {
 	}
 	for {
 		var info childInfo
-		err := unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(&info)), unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
+		err := unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(&info)),
+			unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
@@ -58,17 +59,20 @@ func awaitChange(pid int) (by syscall.Signal, _ ending, _ error) {
 	}
 }
 
-// byDefault has the kernel do with s what it does by default, as before [signal.Notify], and reports
-// whether it will. Go would ignore the signals that stop a process, and print its stacks at SIGQUIT.
+// byDefault has the kernel do with s what it does by default, as before [signal.Notify], and
+// reports whether it will. Go would ignore the signals that stop a process, and print its stacks at
+// SIGQUIT.
 func byDefault(s syscall.Signal) bool {
 	signal.Ignore(s)      // or Go would not know that its handler is not there, at the next Notify
 	var action [16]uint64 // SIG_DFL, no flags, an empty mask, on every architecture
 	const size = 8        // of the mask, in bytes, but for MIPS
-	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&action)), 0, size, 0, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s),
+		uintptr(unsafe.Pointer(&action)), 0, size, 0, 0)
 	return errno == 0
 }
 
-// withoutTTOU calls f while SIGTTOU is blocked, in our thread alone: it may be for others in our group too.
+// withoutTTOU calls f while SIGTTOU is blocked, in our thread alone: it may be for others in our
+// group too.
 func (p *process) withoutTTOU(f func()) {
 	var old unix.Sigset_t
 	set := unix.Sigset_t{}
@@ -84,7 +88,8 @@ func parentOf(pid int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // behind a name of any characters: state, parent
+	// Behind a name of any characters: state, parent.
+	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	if len(f) < 2 {
 		return 0, os.ErrInvalid
 	}
@@ -104,8 +109,8 @@ func ownPath() (string, error) {
 	return filepath.Abs(path)
 }
 
-// bootClock is a clock that all processes share and nobody sets, and that goes on while the machine is
-// suspended.
+// bootClock is a clock that all processes share and nobody sets, and that goes on while the machine
+// is suspended.
 func bootClock() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now)
@@ -135,5 +140,6 @@ func newAlarm() (*alarm, error) {
 
 // set is not after a.over.
 func (a *alarm) set(at time.Duration) {
-	_ = unix.TimerfdSettime(a.fd, unix.TFD_TIMER_ABSTIME, &unix.ItimerSpec{Value: unix.NsecToTimespec(max(int64(at), 1))}, nil)
+	_ = unix.TimerfdSettime(a.fd, unix.TFD_TIMER_ABSTIME,
+		&unix.ItimerSpec{Value: unix.NsecToTimespec(max(int64(at), 1))}, nil)
 }

@@ -18,14 +18,17 @@ import (
 
 func TestDemoOnRedis(t *testing.T) {
 	srv := testserver.SharedRedis(t)
-	r := holdfast(t, "demo", "--json", "--backend", srv.URL(), "--key", t.Name(), "--processes=2", "--workers=4").
+	r := holdfast(t, "demo", "--json", "--backend", srv.URL(), "--key", t.Name(), "--processes=2",
+		"--workers=4").
 		want(t, 0).result(t).wantSafe(t).wantSoldOut(t)
 	own, other := 0, 0 // the slowest purchase waited for both processes
 	for _, h := range r.Slowest.Held {
 		switch {
-		case h.PID == 0 && strings.HasPrefix(h.By, "process ") && strings.Contains(h.By, ", buyer "):
+		case h.PID == 0 && strings.HasPrefix(h.By, "process ") &&
+			strings.Contains(h.By, ", buyer "):
 			own++
-		case h.PID != 0 && strings.HasPrefix(h.By, "process ") && strings.HasSuffix(h.By, fmt.Sprintf(", pid %d", h.PID)):
+		case h.PID != 0 && strings.HasPrefix(h.By, "process ") &&
+			strings.HasSuffix(h.By, fmt.Sprintf(", pid %d", h.PID)):
 			other++
 		default:
 			t.Errorf("held by %+v", h)
@@ -39,14 +42,19 @@ func TestDemoOnRedis(t *testing.T) {
 func TestDemoKill(t *testing.T) {
 	t.Parallel()
 	srv := testserver.SharedRedis(t)
-	args := []string{"demo", "--backend", srv.URL(), "--key", t.Name(), "--processes=3", "--workers=2", "--kill", "--ttl=700ms"}
+	args := []string{
+		"demo", "--backend", srv.URL(), "--key", t.Name(), "--processes=3",
+		"--workers=2", "--kill", "--ttl=700ms",
+	}
 	r := holdfast(t, append(args, "--json")...).want(t, 0).result(t).wantSafe(t).wantSoldOut(t)
 	// A survivor has the lock when the lease is over, plus what a busy machine needs to notice; and
 	// not before.
-	if k := r.Kill; k == nil || k.Process != 3 || k.PID == 0 || k.Next <= k.Token || k.Free < 300 || k.Free > 700+10_000 {
+	if k := r.Kill; k == nil || k.Process != 3 || k.PID == 0 || k.Next <= k.Token || k.Free < 300 ||
+		k.Free > 700+10_000 {
 		t.Errorf("kill: %+v", k)
 	}
-	if o := holdfast(t, args...).want(t, 0); !strings.Contains(strings.Join(strings.Fields(o.out), " "), "The lock was free again after ") {
+	if o := holdfast(t, args...).want(t, 0); !strings.Contains(strings.Join(strings.Fields(o.out),
+		" "), "The lock was free again after ") {
 		t.Error(o.out)
 	}
 	o := holdfast(t, append(args, "--duration=600ms")...).want(t, 2)
@@ -63,7 +71,8 @@ type running struct {
 
 func start(t *testing.T, args ...string) running {
 	t.Helper()
-	cmd := command(t, t.TempDir(), append([]string{"demo", "--stock=1000000", "--duration=1m"}, args...)...)
+	cmd := command(t, t.TempDir(),
+		append([]string{"demo", "--stock=1000000", "--duration=1m"}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +128,8 @@ func TestInterrupt(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := r.finish(t).want(t, 130)
-			if res := o.result(t).wantSafe(t); res.Ended != "interrupted" || res.Sold == 0 || res.Sold >= res.Stock {
+			if res := o.result(t).wantSafe(t); res.Ended != "interrupted" || res.Sold == 0 ||
+				res.Sold >= res.Stock {
 				t.Errorf("%+v", res)
 			}
 			if !strings.Contains(o.err, "interrupted\n") {

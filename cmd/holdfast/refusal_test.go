@@ -92,7 +92,8 @@ func TestUnusableStore(t *testing.T) {
 		"redis://:" + secret + "@" + silent.Addr(): "connection refused",
 	} {
 		o := holdfast(t, "demo", "--backend", url).want(t, 1)
-		if !strings.Contains(o.err, says) || strings.Contains(o.err, secret) || strings.Count(o.err, "\n") != 1 || o.out != "" {
+		if !strings.Contains(o.err, says) || strings.Contains(o.err, secret) ||
+			strings.Count(o.err, "\n") != 1 || o.out != "" {
 			t.Errorf("%s%s", o.out, o.err)
 		}
 	}
@@ -110,15 +111,20 @@ func TestConfiguration(t *testing.T) {
 	small := []string{"demo", "--json", "--stock=5", "--workers=2"}
 	good := file("backend: " + srv.URL() + "\nttl: 3s\nnamespace: " + t.Name() + "\n")
 
-	r := holdfast(t, append(small, "--config", good)...).want(t, 0).result(t).wantSafe(t).wantSoldOut(t)
+	r := holdfast(t, append(small, "--config", good)...).want(t,
+		0).result(t).wantSafe(t).wantSoldOut(t)
 	if r.Backend != srv.URL() || r.TTL != 3000 {
 		t.Errorf("file: %+v", r)
 	}
-	r = holdfast(t, append(small, "--config", good, "--backend=mem://", "--ttl=4s")...).want(t, 0).result(t)
+	r = holdfast(t, append(small, "--config", good, "--backend=mem://", "--ttl=4s")...).want(t,
+		0).result(t)
 	if r.Backend != "mem://" || r.TTL != 4000 {
 		t.Errorf("flags over file: %+v", r)
 	}
-	env := []string{"HOLDFAST_BACKEND=" + srv.URL(), "HOLDFAST_TTL=5s", "HOLDFAST_NAMESPACE=" + t.Name()}
+	env := []string{
+		"HOLDFAST_BACKEND=" + srv.URL(), "HOLDFAST_TTL=5s",
+		"HOLDFAST_NAMESPACE=" + t.Name(),
+	}
 	r = holdfastWith(t, env, small...).want(t, 0).result(t)
 	if r.Backend != srv.URL() || r.TTL != 5000 {
 		t.Errorf("environment: %+v", r)
@@ -127,7 +133,8 @@ func TestConfiguration(t *testing.T) {
 	if r.Backend != "mem://" || r.TTL != 5000 {
 		t.Errorf("flag over environment: %+v", r)
 	}
-	o := holdfast(t, "demo", "--config", file("backend: mem://\nttll: 3s\nwait: {mode: sometimes}\n")).want(t, 2)
+	o := holdfast(t, "demo", "--config",
+		file("backend: mem://\nttll: 3s\nwait: {mode: sometimes}\n")).want(t, 2)
 	for _, says := range []string{":2: ttll: unknown key", ":3: wait.mode: is none of"} {
 		if !strings.Contains(o.err, says) {
 			t.Errorf("no %q in\n%s", says, o.err)

@@ -28,15 +28,17 @@ const (
 	exitInterrupted = 130 // by Ctrl-C
 )
 
-const exitHelp = `Exit status: 0 done, 1 failed, 2 wrong usage, 75 not acquired in time, 76 lost while CMD ran,
-77 store unreachable or refusing, 126 and 127 CMD cannot be run, else CMD's own; 128 and the
-signal's number if one ended CMD, or holdfast before CMD ran: 130 for Ctrl-C.`
+const exitHelp = `Exit status: 0 done, 1 failed, 2 wrong usage, 75 not acquired in time, 76 lost
+while CMD ran, 77 store unreachable or refusing, 126 and 127 CMD cannot be run, else CMD's own; 128
+and the signal's number if one ended CMD, or holdfast before CMD ran: 130 for Ctrl-C.`
 
-// run runs the command line, and returns the exit status and the signal that is its reason, if one is.
+// run runs the command line, and returns the exit status and the signal that is its reason, if one
+// is.
 func run(ctx context.Context, args []string) (status int, of death) {
 	began := false
 	root := newRoot()
-	root.PersistentPreRun = func(*cobra.Command, []string) { began = true } // so flags and arguments were understood
+	// If this is called, flags and arguments were understood.
+	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
@@ -64,7 +66,8 @@ func run(ctx context.Context, args []string) (status int, of death) {
 		return interruptedBy(ctx)
 	case has && (exit.status != exitUsage || exit.complete):
 		return exit.status, death{}
-	case !began, has, errors.Is(err, demo.ErrUsage), errors.Is(err, backend.ErrInvalid), errors.Is(err, os.ErrNotExist):
+	case !began, has, errors.Is(err, demo.ErrUsage), errors.Is(err, backend.ErrInvalid),
+		errors.Is(err, os.ErrNotExist):
 		fmt.Fprintf(os.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 		return exitUsage, death{}
 	}
@@ -94,7 +97,8 @@ func newRoot() *cobra.Command {
 	root.Version = version()
 	withCommands(root)
 	root.PersistentFlags().Bool(noColor, false,
-		"print no colours; there are none either where $NO_COLOR is not empty,\nin a pipe, and in JSON")
+		"print no colours; there are none either where $NO_COLOR is not empty,\n"+
+			"in a pipe, and in JSON")
 	root.SetVersionTemplate("holdfast {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return demo.FlagError(err) })
 	root.AddCommand(
@@ -107,8 +111,8 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// withDefaults adds what cobra adds to a command line, and has a command that says nothing of arguments
-// take none.
+// withDefaults adds what cobra adds to a command line, and has a command that says nothing of
+// arguments take none.
 func withDefaults(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -162,7 +166,10 @@ func unknown(cmd *cobra.Command, name string) error {
 	if meant := cmd.SuggestionsFor(name); len(meant) > 0 {
 		next = "did you mean " + strings.Join(meant, " or ") + "?"
 	}
-	return &exitError{status: exitUsage, err: fmt.Errorf("unknown command %q; %s", name, next), complete: true}
+	return &exitError{
+		status: exitUsage, err: fmt.Errorf("unknown command %q; %s", name, next),
+		complete: true,
+	}
 }
 
 func newVersion() *cobra.Command {
@@ -172,16 +179,19 @@ func newVersion() *cobra.Command {
 
 		Example: "  holdfast version",
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "holdfast %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintf(cmd.OutOrStdout(), "holdfast %s %s %s/%s\n", version(), runtime.Version(),
+				runtime.GOOS, runtime.GOARCH)
 		},
 	}
 }
 
-// released is the version of a binary in the archives of a release, which the linker sets (.goreleaser.yaml). They are built from the
-// commit whose tag is the library's; that of the command's module comes after it.
+// released is the version of a binary in the archives of a release, which the linker sets
+// (.goreleaser.yaml). They are built from the commit whose tag is the library's; that of the
+// command's module comes after it.
 var released string
 
-// version is the release's, the module's, or the commit it was built from, as far as the build recorded one.
+// version is the release's, the module's, or the commit it was built from, as far as the build
+// recorded one.
 func version() string {
 	if released != "" {
 		return released

@@ -18,14 +18,17 @@ import (
 )
 
 const (
-	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l" // the alternate screen, no cursor, and what is too wide is cut off
+	// The alternate screen, no cursor, and what is too wide is cut off.
+	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 )
 
 // show draws frames on the terminal out until somebody types q at in, or ctx ends. looks calls seen
 // with each frame and returns when its ctx ends, or with an error. However it ends, by a panic of
 // looks too, the terminal is as it was.
-func (t *top) show(ctx context.Context, in, out *os.File, looks func(ctx context.Context, seen func(frame)) error) error {
+func (t *top) show(ctx context.Context, in, out *os.File,
+	looks func(ctx context.Context, seen func(frame)) error,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	frames, ended, paniced := make(chan frame, 1), make(chan error, 1), make(chan string, 1)
@@ -103,8 +106,9 @@ func (t *top) show(ctx context.Context, in, out *os.File, looks func(ctx context
 
 // names are what terminals send for keys.
 var names = map[string]string{
-	"\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "down", "\x1b[C": "right", "\x1bOC": "right",
-	"\x1b[D": "left", "\x1bOD": "left", "\r": "enter", "\n": "enter", "\x1b": "left", "\x03": "q",
+	"\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "down",
+	"\x1b[C": "right", "\x1bOC": "right", "\x1b[D": "left", "\x1bOD": "left",
+	"\r": "enter", "\n": "enter", "\x1b": "left", "\x03": "q",
 	"\x1a": "Ctrl-Z", "\x1b[5~": "page up", "\x1b[6~": "page down",
 }
 
@@ -146,8 +150,11 @@ type screen struct {
 	order         string // the key of it
 	selected      string // the lock; empty for the first one
 	open          bool   // the selected lock shows its waiters
-	above, most   int    // how many of its lines are not shown, in front of those that are, now and at most
 	first         int    // the line that is the first on the screen
+
+	// How many lines of the selected lock are not shown, in front of those that are, now and at
+	// most.
+	above, most int
 }
 
 // resize takes the size of the window, and reports whether it is another.
@@ -158,11 +165,12 @@ func (s *screen) resize(out *os.File) bool {
 	return changed
 }
 
-// arranged has a frame that is new in the order that was asked for, and the lock that was opened closed if
-// it is gone, instead of another opened in its place.
+// arranged has a frame that is new in the order that was asked for, and the lock that was opened
+// closed if it is gone, instead of another opened in its place.
 func (s *screen) arranged() {
 	s.sort()
-	if !slices.ContainsFunc(s.views, func(v lockView) bool { return v.Key == s.selected }) { // safeguard: opened-gone
+	// safeguard: opened-gone
+	if !slices.ContainsFunc(s.views, func(v lockView) bool { return v.Key == s.selected }) {
 		s.open = false
 	}
 }
@@ -183,9 +191,13 @@ func (s *screen) index() int {
 // press does what a key stands for, and reports whether to go on.
 func (s *screen) press(key string) bool {
 	page := max(1, s.height-4)
-	moves := map[string]int{"up": -1, "k": -1, "down": 1, "j": 1, "page up": -page, "page down": page, "enter": 0, "right": 0}
+	moves := map[string]int{
+		"up": -1, "k": -1, "down": 1, "j": 1, "page up": -page, "page down": page,
+		"enter": 0, "right": 0,
+	}
 	move, selects := moves[key]
-	if to := max(0, min(s.above+move, s.most)); s.open && to != s.above { // through the lines of the open lock first; safeguard: open-scrolls
+	// Through the lines of the open lock first. safeguard: open-scrolls
+	if to := max(0, min(s.above+move, s.most)); s.open && to != s.above {
 		s.above = to
 		return true
 	}
@@ -235,7 +247,8 @@ func (s *screen) lines() []string {
 		return []string{terminal.Shorten(s.where+"  looking for locks", s.width)}
 	}
 	summary := "  " + cmp.Or(s.trouble, s.summary())
-	title := terminal.Shorten(terminal.Shorten(s.where, max(8, s.width-terminal.Width(summary)))+summary, s.width)
+	where := terminal.Shorten(s.where, max(8, s.width-terminal.Width(summary)))
+	title := terminal.Shorten(where+summary, s.width)
 	help := "q quit  ↑↓ select  Enter opens  sort:"
 	for _, o := range orders {
 		if help += "  " + o.key + " " + o.name; o.key == s.order {
@@ -308,11 +321,12 @@ func (h holderView) detail(width int, add func(format string, args ...any)) {
 	}
 }
 
-// inFrontOf names whom the waiter with that index waits for: who holds, or the waiter in front of it if it
-// would share the lock with those.
+// inFrontOf names whom the waiter with that index waits for: who holds, or the waiter in front of
+// it if it would share the lock with those.
 func (v lockView) inFrontOf(index int) string {
 	shares := func(c claimView) bool { return c.Mode == backend.Shared.String() }
-	if shares(v.Waiters[index].claimView) && !slices.ContainsFunc(v.Holders, func(h holderView) bool { return !shares(h.claimView) }) {
+	exclusive := func(h holderView) bool { return !shares(h.claimView) }
+	if shares(v.Waiters[index].claimView) && !slices.ContainsFunc(v.Holders, exclusive) {
 		for _, w := range slices.Backward(v.Waiters[:index]) {
 			if !shares(w.claimView) { // safeguard: waits-for-a-writer
 				return name(w.meta)
@@ -356,10 +370,12 @@ func (s *screen) details(v lockView, height int) (lines []string) {
 			behind += "  " + w.Mode
 		}
 		each := (width - len(" waits for ") - len(behind)) / 2
-		waiter := terminal.Shorten(name(w.meta), max(each, width-len(" waits for ")-len(behind)-terminal.Width(holder)))
+		waiter := terminal.Shorten(name(w.meta),
+			max(each, width-len(" waits for ")-len(behind)-terminal.Width(holder)))
 		rest := width - len(" waits for ") - len(behind) - terminal.Width(waiter)
 		line := fmt.Sprintf("%s waits for %s%s", waiter, terminal.Shorten(holder, rest), behind)
-		if left := width - terminal.Width(line) - 2; w.Note != "" && left >= 8 { // safeguard: waiters-note
+		// safeguard: waiters-note
+		if left := width - terminal.Width(line) - 2; w.Note != "" && left >= 8 {
 			line += "  " + terminal.Shorten(printable(w.Note), left)
 		}
 		add("%s", line)
@@ -378,5 +394,6 @@ func (s *screen) part(lines []string, height int) []string {
 		return lines[:min(len(lines), height)]
 	}
 	end := s.above + height - 1
-	return append(slices.Clone(lines[s.above:end]), fmt.Sprintf("    lines %d to %d of %d, ↑↓ for the others", s.above+1, end, len(lines)))
+	return append(slices.Clone(lines[s.above:end]),
+		fmt.Sprintf("    lines %d to %d of %d, ↑↓ for the others", s.above+1, end, len(lines)))
 }

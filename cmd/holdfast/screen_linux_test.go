@@ -23,9 +23,13 @@ func OpenTerminal(t *testing.T) (screen, tty *os.File) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = screen.Close() })
-	n, err := control(screen, func(fd int) (int, error) { return unix.IoctlGetInt(fd, unix.TIOCGPTN) })
+	n, err := control(screen, func(fd int) (int, error) {
+		return unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	})
 	if err == nil {
-		_, err = control(screen, func(fd int) (int, error) { return 0, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0) })
+		_, err = control(screen, func(fd int) (int, error) {
+			return 0, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+		})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +154,10 @@ func TestTerminalIsRestored(t *testing.T) {
 			v := View(t, screen)
 			settings := func() unix.Termios {
 				var s *unix.Termios
-				_, err := control(tty, func(fd int) (_ int, err error) { s, err = unix.IoctlGetTermios(fd, unix.TCGETS); return 0, err })
+				_, err := control(tty, func(fd int) (_ int, err error) {
+					s, err = unix.IoctlGetTermios(fd, unix.TCGETS)
+					return 0, err
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -195,7 +202,8 @@ func TestTerminalIsRestored(t *testing.T) {
 			if err := <-ended; !errors.Is(err, c.err) {
 				t.Errorf("it ends with %v, want %v", err, c.err)
 			}
-			if text, _ := paniced.(string); !strings.HasPrefix(text, c.says) || (c.says != "") != strings.Contains(text, "TestTerminalIsRestored") {
+			if text, _ := paniced.(string); !strings.HasPrefix(text, c.says) ||
+				(c.says != "") != strings.Contains(text, "TestTerminalIsRestored") {
 				t.Errorf("it panics with %v", paniced)
 			}
 			v.Await("\x1b[?7h\x1b[?25h\x1b[?1049l")
@@ -212,11 +220,12 @@ func TestTerminalFollows(t *testing.T) {
 	v := View(t, screen)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- (&top{client: &client{where: "redis://h"}}).show(t.Context(), tty, tty, func(ctx context.Context, seen func(frame)) error {
-			seen(full(80, 24).frame)
-			<-ctx.Done()
-			return nil
-		})
+		ended <- (&top{client: &client{where: "redis://h"}}).show(t.Context(), tty, tty,
+			func(ctx context.Context, seen func(frame)) error {
+				seen(full(80, 24).frame)
+				<-ctx.Done()
+				return nil
+			})
 	}()
 	v.Await("\r\n\x1b[K> short ")
 	v.Await("q quit")

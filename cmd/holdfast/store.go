@@ -31,11 +31,12 @@ import (
 type common struct {
 	backend, config, output string
 	quiet                   bool
-	argument                bool           // backend is the argument URL, and not --backend
-	alone                   bool           // the command is of use to one process, in its memory too
-	outlives                bool           // the hold is to outlive the process that takes it
-	within                  *time.Duration // how long a store may take to be up, if the flag is given
-	argv                    []string       // CMD and its arguments, of a command that runs one
+
+	argument bool           // backend is the argument URL, and not --backend
+	alone    bool           // the command is of use to one process, in its memory too
+	outlives bool           // the hold is to outlive the process that takes it
+	within   *time.Duration // how long a store may take to be up, if the flag is given
+	argv     []string       // CMD and its arguments, of a command that runs one
 
 	set *pflag.FlagSet // nil if the command has other flags
 }
@@ -43,22 +44,30 @@ type common struct {
 func (o *common) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.set = f
-	f.StringVar(&o.backend, "backend", "", "URL of the store that keeps the locks, such as redis://host:6379,\n"+
-		"or file:///var/lock/app for the processes of this machine\n"+
-		"(default: $HOLDFAST_BACKEND, else the configuration's; else on Linux, but not for doctor and bench,\n"+
-		"a folder for this user's processes on this machine, /var/lock/holdfast-UID or /tmp/holdfast-UID)")
-	f.StringVar(&o.config, "config", "", "configuration file, YAML or JSON; HOLDFAST_... variables win over it, and flags over both")
+	f.StringVar(&o.backend, "backend", "",
+		"URL of the store that keeps the locks, such as redis://host:6379,\n"+
+			"or file:///var/lock/app for the processes of this machine\n"+
+			"(default: $HOLDFAST_BACKEND, else the configuration's; "+
+			"else on Linux, but not for doctor and bench,\n"+
+			"a folder for this user's processes on this machine, "+
+			"/var/lock/holdfast-UID or /tmp/holdfast-UID)")
+	f.StringVar(&o.config, "config", "",
+		"configuration file, YAML or JSON; HOLDFAST_... variables win over it, and flags over both")
 	f.StringVarP(&o.output, "output", "o", "text", "text, or json: one object per line")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but what was asked for, and errors")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("backend", completeSchemes)
 }
 
 var completeSchemes = cobra.FixedCompletions([]string{
-	"file:///", "redis://", "rediss://", "redis+unix://", "rueidis://", "rueidiss://", "rueidis+unix://", "etcd://", "etcds://", "etcd+unix://", "postgres://", "redlock://",
+	"file:///", "redis://", "rediss://", "redis+unix://", "rueidis://", "rueidiss://",
+	"rueidis+unix://", "etcd://", "etcds://", "etcd+unix://", "postgres://", "redlock://",
 }, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp)
 
-var noStore = usage("no store is named: give --backend URL, such as redis://localhost:6379 or file:///tmp/locks, or set HOLDFAST_BACKEND")
+var noStore = usage("no store is named: " +
+	"give --backend URL, such as redis://localhost:6379 or file:///tmp/locks, " +
+	"or set HOLDFAST_BACKEND")
 
 // A client is an open store.
 type client struct {
@@ -78,7 +87,8 @@ func (o *common) load() (f config.File, err error) {
 		if o.set == nil {
 			break
 		}
-		if flag := o.set.Lookup(name); flag.Changed && flag.Value.String() == "" { // of a variable that is not set: locks would be elsewhere; safeguard: empty-flag
+		// Of a variable that is not set: locks would be elsewhere. safeguard: empty-flag
+		if flag := o.set.Lookup(name); flag.Changed && flag.Value.String() == "" {
 			return f, usage("--%s is empty", name)
 		}
 	}
@@ -107,7 +117,8 @@ func (o *common) blame(err error) error {
 	return err
 }
 
-// blameTTL is an error of [locker.New] with the place that the TTL is from, if the store cannot keep that.
+// blameTTL is an error of [locker.New] with the place that the TTL is from, if the store cannot
+// keep that.
 func (o *common) blameTTL(f config.File, ttl time.Duration, err error) error {
 	var invalid *backend.InvalidError
 	switch {
@@ -134,7 +145,8 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 	}
 	switch {
 	case f.Backend.IsZero() && o.outlives:
-		return nil, usage("a ticket needs a store that is named: give --backend URL, such as redis://localhost:6379, or set HOLDFAST_BACKEND")
+		return nil, usage("a ticket needs a store that is named: " +
+			"give --backend URL, such as redis://localhost:6379, or set HOLDFAST_BACKEND")
 	case f.Backend.IsZero():
 		if f.Backend, err = o.own(); err != nil {
 			return nil, err
@@ -148,7 +160,8 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 	if !o.alone && inMemory(f.Backend.Reveal()) { // safeguard: between-processes
 		// Safety: two runs of the command would both be granted the lock, each in its own memory.
 		err := fmt.Errorf("mem:// (from %s) locks nothing between processes: name another store, "+
-			"such as file:///tmp/locks for those of this machine, or redis://host:6379", o.source(f, "backend"))
+			"such as file:///tmp/locks for those of this machine, or redis://host:6379",
+			o.source(f, "backend"))
 		return nil, &exitError{status: exitUsage, err: err, complete: true}
 	}
 	c := &client{url: f.Backend, where: f.Backend.String()}
@@ -158,7 +171,8 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 		}
 		return nil, exit(exitStore, "%w\n%s", err, adviceOn(err, o.source(f, "backend")))
 	}
-	if err := c.backend.Capabilities().Missing(ticketNeeds); o.outlives && err != nil { // safeguard: ticket-store
+	// safeguard: ticket-store
+	if err := c.backend.Capabilities().Missing(ticketNeeds); o.outlives && err != nil {
 		return nil, errors.Join(o.refuseTickets(f, err.Error()), c.backend.Close())
 	}
 	c.config.Logger = slog.New(slog.DiscardHandler) // what it would say, the command says
@@ -172,8 +186,8 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 	return c, nil
 }
 
-// ticketNeeds is what a store needs for a ticket: a hold with a name of its own, which can be told from
-// others.
+// ticketNeeds is what a store needs for a ticket: a hold with a name of its own, which can be told
+// from others.
 var ticketNeeds = backend.Capabilities{Reentrant: true, Fencing: true, Inspect: true}
 
 // noTickets are the stores that have no tickets, whatever else their URLs say.
@@ -184,7 +198,8 @@ var noTickets = map[string]string{
 }
 
 func (o *common) refuseTickets(f config.File, why string) error {
-	err := fmt.Errorf("tickets are not to be had on %s (from %s), %s: name another store, such as redis://host:6379 or etcd://host:2379",
+	err := fmt.Errorf("tickets are not to be had on %s (from %s), %s: "+
+		"name another store, such as redis://host:6379 or etcd://host:2379",
 		f.Backend, o.source(f, "backend"), why)
 	return &exitError{status: exitUsage, err: err, complete: true}
 }
@@ -199,7 +214,8 @@ func (o *common) reach(ctx context.Context, f config.File) (backend.Backend, loc
 	o.note("holdfast: waiting, %v", err)
 	limited, cancel := context.WithDeadline(ctx, began.Add(*o.within))
 	defer cancel()
-	for retry := waiting.NewBackoff(50*time.Millisecond, time.Second); waiting.Pause(limited, retry.Next()); {
+	retry := waiting.NewBackoff(50*time.Millisecond, time.Second)
+	for waiting.Pause(limited, retry.Next()) {
 		b, cfg, again := openStore(limited, f)
 		if limited.Err() == nil && !errors.Is(again, backend.ErrUnavailable) || again == nil {
 			return b, cfg, again
@@ -208,21 +224,22 @@ func (o *common) reach(ctx context.Context, f config.File) (backend.Backend, loc
 	return nil, cfg, cmp.Or(ctx.Err(), err)
 }
 
-// left is what is left of the time that a command may wait, now that its store is open. It is enough to
-// ask for a lock.
+// left is what is left of the time that a command may wait, now that its store is open. It is
+// enough to ask for a lock.
 func left(limit time.Duration, began time.Time) time.Duration {
 	return max(limit-time.Since(began), min(limit, time.Second))
 }
 
-// inMemory reports whether a store has its locks in the memory of one process. A quorum has them there
-// with one such node: that grants to each process, and two of those can have a majority with one more
-// node each.
+// inMemory reports whether a store has its locks in the memory of one process. A quorum has them
+// there with one such node: that grants to each process, and two of those can have a majority with
+// one more node each.
 func inMemory(rawURL string) bool {
 	u, err := backend.ParseURL(rawURL)
 	if err != nil {
 		return false // which is an error elsewhere
 	}
-	return u.Scheme == "mem" || u.Scheme == "redlock" && slices.ContainsFunc(u.Query()["node"], inMemory)
+	return u.Scheme == "mem" ||
+		u.Scheme == "redlock" && slices.ContainsFunc(u.Query()["node"], inMemory)
 }
 
 // own is the store of who names none, on standard error as well: a crontab that is copied to a
@@ -233,16 +250,20 @@ func (o *common) own() (config.URL, error) {
 	case errors.Is(err, errNoFolder):
 		return config.URL{}, noStore
 	case err != nil:
-		return config.URL{}, exit(exitStore, "no store is named, and the folder for that case cannot be used: %s; "+
-			"give --backend URL, or set HOLDFAST_BACKEND", reason(err))
+		return config.URL{}, exit(exitStore,
+			"no store is named, and the folder for that case cannot be used: %s; "+
+				"give --backend URL, or set HOLDFAST_BACKEND", reason(err))
 	}
 	names := "--backend names another"
 	for _, arg := range o.argv {
-		if flag, _, _ := strings.Cut(arg, "="); flag == "--backend" || flag == "--config" { // safeguard: flag-behind-command
-			names = fmt.Sprintf("the %s behind %s is that command's, and holdfast's belongs in front of it", flag, printable(o.argv[0]))
+		// safeguard: flag-behind-command
+		if flag, _, _ := strings.Cut(arg, "="); flag == "--backend" || flag == "--config" {
+			names = fmt.Sprintf("the %s behind %s is that command's, "+
+				"and holdfast's belongs in front of it", flag, printable(o.argv[0]))
 		}
 	}
-	o.note("holdfast: no store is named: the locks are this user's on this machine alone, in %s; %s", dir, names)
+	o.note("holdfast: no store is named: "+
+		"the locks are this user's on this machine alone, in %s; %s", dir, names)
 	return fileURL(dir)
 }
 
@@ -272,8 +293,10 @@ func (r *runner) can(c *client) error {
 		{"--once-per", r.oncePer > 0, backend.Capabilities{NotBefore: true}},
 	} {
 		if err := c.backend.Capabilities().Missing(ask.need); ask.set && err != nil {
-			err = fmt.Errorf("%s is not to be had on %s (%w): leave it out, or name a store that has it, "+
-				"redis://, rueidis://, etcd:// or file://, without dialect= and layout=", ask.flag, c.where, err)
+			err = fmt.Errorf("%s is not to be had on %s (%w): "+
+				"leave it out, or name a store that has it, "+
+				"redis://, rueidis://, etcd:// or file://, without dialect= and layout=",
+				ask.flag, c.where, err)
 			return &exitError{status: exitUsage, err: err, complete: true}
 		}
 	}
@@ -313,8 +336,8 @@ func keyArg(args []string) (string, error) {
 	return args[0], nil
 }
 
-// printJSON prints one object on a line of its own. What a terminal would not show as it is, such as
-// control characters and those that turn the direction of text, is escaped.
+// printJSON prints one object on a line of its own. What a terminal would not show as it is, such
+// as control characters and those that turn the direction of text, is escaped.
 func printJSON(w io.Writer, v any) error {
 	var line bytes.Buffer
 	e := json.NewEncoder(&line)
@@ -437,7 +460,8 @@ func ago(d time.Duration) string {
 
 // printable is text from elsewhere as a terminal may be shown it.
 func printable(s string) string {
-	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+	hidden := func(r rune) bool { return !strconv.IsPrint(r) }
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, hidden) {
 		return strconv.Quote(s)
 	}
 	return s

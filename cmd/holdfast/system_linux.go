@@ -24,15 +24,16 @@ import (
 // that folder is gone when its user logs out), and no attempt that may fail for one of them.
 func ownFolder() (string, error) {
 	above := "/tmp"
-	if info, err := os.Stat("/var/lock"); err == nil && info.Mode()&fs.ModeSticky != 0 && info.Mode().Perm()&0o002 != 0 {
+	if info, err := os.Stat("/var/lock"); err == nil && info.Mode()&fs.ModeSticky != 0 &&
+		info.Mode().Perm()&0o002 != 0 {
 		above = "/var/lock"
 	}
 	dir := filepath.Join(above, "holdfast-"+strconv.Itoa(os.Geteuid()))
 	return dir, claimFolder(dir, os.Geteuid())
 }
 
-// claimFolder makes dir for the user uid alone, or sees that it is. Others may write to the folder above
-// it, and may have been first.
+// claimFolder makes dir for the user uid alone, or sees that it is. Others may write to the folder
+// above it, and may have been first.
 func claimFolder(dir string, uid int) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
@@ -48,20 +49,23 @@ func claimFolder(dir string, uid int) error {
 	case !ok || int64(stat.Uid) != int64(uid):
 		return fmt.Errorf("%w: %s belongs to another user", backend.ErrUnsafe, dir)
 	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("%w: others may use %s too, its permissions are %v and not 0700", backend.ErrUnsafe, dir, info.Mode().Perm())
+		return fmt.Errorf("%w: others may use %s too, its permissions are %v and not 0700",
+			backend.ErrUnsafe, dir, info.Mode().Perm())
 	}
 	return nil
 }
 
-// machineClock returns what is to be said of this machine's clock. It fails where the kernel does not
-// tell, as in some sandboxes.
+// machineClock returns what is to be said of this machine's clock. It fails where the kernel does
+// not tell, as in some sandboxes.
 func machineClock() (backend.Finding, error) {
 	var t unix.Timex // that sets nothing
 	state, err := unix.Adjtimex(&t)
 	if err != nil {
 		return backend.Finding{}, err
 	}
-	return kernelClock(int64(t.Tick), int64(t.Freq), state != unix.TIME_ERROR && t.Status&unix.STA_UNSYNC == 0), nil //nolint:unconvert // of 32 bits on some machines
+	//nolint:unconvert // of 32 bits on some machines
+	return kernelClock(int64(t.Tick), int64(t.Freq),
+		state != unix.TIME_ERROR && t.Status&unix.STA_UNSYNC == 0), nil
 }
 
 // endWithParent has the kernel kill the command when we end.

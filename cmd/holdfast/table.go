@@ -14,12 +14,14 @@ import (
 type table []column
 
 type column struct {
-	cells    []string
-	width    int
-	least    int                               // it is not made narrower; 0 is what measured takes
-	optional int                               // above 0: only if there is room, the highest goes first
-	fold     bool                              // what is too wide goes on in the next line, instead of being shortened
-	paint    func(row int, text string) string // nil: no colour
+	cells []string
+	width int
+
+	least    int  // it is not made narrower; 0 is what measured takes
+	optional int  // above 0: only if there is room, the highest goes first
+	fold     bool // what is too wide goes on in the next line, instead of being shortened
+
+	paint func(row int, text string) string // nil: no colour
 }
 
 // measured sets the width of each column to that of its widest cell, and keeps words that go on in
@@ -59,14 +61,18 @@ func (t table) fit(width int) table {
 		return n - 2 - width
 	}
 	t = slices.DeleteFunc(slices.Clone(t), func(c column) bool {
-		return c.optional > 0 && !slices.ContainsFunc(c.cells[1:], func(cell string) bool { return cell != "-" })
+		return c.optional > 0 && !slices.ContainsFunc(c.cells[1:], func(cell string) bool {
+			return cell != "-"
+		})
 	})
 	last := 0
 	for _, c := range t {
 		last = max(last, c.optional)
 	}
 	for ; last > 0 && over() > 0; last-- {
-		t = slices.DeleteFunc(t, func(c column) bool { return c.optional == last && c.width-over() < c.least }) // safeguard: optional-narrower
+		// safeguard: optional-narrower
+		tooWide := func(c column) bool { return c.optional == last && c.width-over() < c.least }
+		t = slices.DeleteFunc(t, tooWide)
 		if i := slices.IndexFunc(t, func(c column) bool { return c.optional == last }); i >= 0 {
 			t[i].width -= over()
 		}

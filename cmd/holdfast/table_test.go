@@ -19,7 +19,8 @@ func columns(shape table, rows ...string) table {
 func TestTable(t *testing.T) {
 	locks := func() table {
 		return columns(table{{}, {optional: 1}, {optional: 3}, {}, {optional: 2, least: 6}},
-			"KEY|MODE|TOKEN|BY|NOTE", "orders/europe/17|shared|1795880190944390|web-1|stock is counted", "k|-|-|web-2|-")
+			"KEY|MODE|TOKEN|BY|NOTE",
+			"orders/europe/17|shared|1795880190944390|web-1|stock is counted", "k|-|-|web-2|-")
 	}
 	for width, want := range map[int]string{
 		0: "" +
@@ -60,7 +61,8 @@ func TestTable(t *testing.T) {
 	}
 
 	// Of what folds nothing is lost, and what fits keeps its blanks.
-	find := columns(table{{fold: true}, {fold: true}}, "clock|a  b", "persistence|appendonly is off: whoever held may not hold any more")
+	find := columns(table{{fold: true}, {fold: true}}, "clock|a  b",
+		"persistence|appendonly is off: whoever held may not hold any more")
 	for width, want := range map[int]string{
 		0: "> clock        a  b\n" +
 			"> persistence  appendonly is off: whoever held may not hold any more\n",

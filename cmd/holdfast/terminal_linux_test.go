@@ -47,7 +47,9 @@ func TestColours(t *testing.T) {
 			if _, err := io.CopyN(&all, shown, 1); err != nil {
 				break
 			}
-			if args[0] == "top" && (strings.HasSuffix(all.String(), "name") || strings.HasSuffix(all.String(), ")  -\r\n")) || args[0] == "watch" && strings.HasSuffix(all.String(), "\n") {
+			if args[0] == "top" && (strings.HasSuffix(all.String(), "name") ||
+				strings.HasSuffix(all.String(), ")  -\r\n")) || args[0] == "watch" &&
+				strings.HasSuffix(all.String(), "\n") {
 				_ = cmd.Process.Signal(os.Interrupt)
 			}
 		}
@@ -55,9 +57,11 @@ func TestColours(t *testing.T) {
 		return all.String()
 	}
 	for args, coloured := range map[string]string{
-		"inspect report": "report is \x1b[33mheld\x1b[39m by sh@", "inspect free": "free is \x1b[32mfree\x1b[39m",
-		"leader report": "report is \x1b[33mheld\x1b[39m by sh@", "list": "\x1b[39m0\x1b[39m",
-		"top": "\x1b[39m0\x1b[39m", "watch report": "\x1b[32mgranted\x1b[39m", "doctor": "\x1b[32mok\x1b[39m",
+		"inspect report": "report is \x1b[33mheld\x1b[39m by sh@",
+		"inspect free":   "free is \x1b[32mfree\x1b[39m",
+		"leader report":  "report is \x1b[33mheld\x1b[39m by sh@", "list": "\x1b[39m0\x1b[39m",
+		"top": "\x1b[39m0\x1b[39m", "watch report": "\x1b[32mgranted\x1b[39m",
+		"doctor":         "\x1b[32mok\x1b[39m",
 		"demo --stock=5": "\x1b[32msold 5 of 5\x1b[39m",
 	} {
 		args := strings.Fields(args)
@@ -67,7 +71,8 @@ func TestColours(t *testing.T) {
 		}
 		if args[0] == "list" { // the columns stand where they would without
 			lines := strings.Split(sequences.ReplaceAllString(got, ""), "\n")
-			if strings.Index(lines[0], "HELD BY") != strings.Index(lines[1], "sh@") || strings.Index(lines[0], "WAIT") != strings.Index(lines[1], "0") {
+			if strings.Index(lines[0], "HELD BY") != strings.Index(lines[1], "sh@") ||
+				strings.Index(lines[0], "WAIT") != strings.Index(lines[1], "0") {
 				t.Errorf("the columns are not in line:\n%s", got)
 			}
 		}
@@ -79,7 +84,8 @@ func TestColours(t *testing.T) {
 			if strings.Contains(bare, "\x1b[3") {
 				t.Errorf("%v %v shows %q", other, args, bare)
 			}
-			if args[0] == "top" && (!strings.HasPrefix(bare, "\x1b[?1049h") || !strings.HasSuffix(bare, "\x1b[?1049l")) {
+			if args[0] == "top" && (!strings.HasPrefix(bare, "\x1b[?1049h") ||
+				!strings.HasSuffix(bare, "\x1b[?1049l")) {
 				t.Errorf("%v %v has no screen of its own: %q", other, args, bare)
 			}
 		}
@@ -104,21 +110,26 @@ func TestInspectTellsOfAll(t *testing.T) {
 	t.Cleanup(func() { _ = store.Close() })
 	key := "crowd-" + backend.NewOwner()
 	for i := range 23 { // one holds
-		c := backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: time.Hour, Queue: true, WaiterTTL: time.Hour}
+		c := backend.Claim{
+			Key: key, Owner: backend.NewOwner(), TTL: time.Hour, Queue: true,
+			WaiterTTL: time.Hour,
+		}
 		if _, err := store.TryAcquire(t.Context(), c); (err == nil) != (i == 0) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _, _ = store.Release(context.WithoutCancel(t.Context()), c) })
 	}
 	args := []string{"inspect", "--backend", srv.URL(), "--", key}
-	if o := holdfast(t, args...).want(t, 0); !strings.Contains(o.out, "  22.    somebody waits") || strings.Contains(o.out, "more wait") {
+	if o := holdfast(t, args...).want(t, 0); !strings.Contains(o.out, "  22.    somebody waits") ||
+		strings.Contains(o.out, "more wait") {
 		t.Errorf("in a pipe\n%s", o.out)
 	}
 	cmd := command(t, t.TempDir(), args...)
 	cmd.Env = append(cmd.Env, "TERM=xterm")
 	all, _ := io.ReadAll(terminal(t, cmd)) // it ends with an error
 	_ = cmd.Wait()
-	if shown := string(all); !strings.Contains(shown, "and 2 more wait") || strings.Contains(shown, "  21.") {
+	if shown := string(all); !strings.Contains(shown, "and 2 more wait") ||
+		strings.Contains(shown, "  21.") {
 		t.Errorf("on a terminal\n%s", shown)
 	}
 }
@@ -130,7 +141,8 @@ func TestTablesFitTheWindow(t *testing.T) {
 	held := begin(t, srv.URL(), "run", key, "--note", note, "--", "sh", "-c", works)
 	held.line()
 	for args, want := range map[string]string{
-		"list": "orders/xxx", "doctor": "has forgotten", "config check": "HOLDFAST_RELEASE_TIMEOUT is",
+		"list": "orders/xxx", "doctor": "has forgotten",
+		"config check": "HOLDFAST_RELEASE_TIMEOUT is",
 	} {
 		cmd := command(t, t.TempDir(), append(strings.Fields(args), "--backend", srv.URL())...)
 		cmd.Env = append(cmd.Env, "TERM=xterm")
@@ -142,14 +154,18 @@ func TestTablesFitTheWindow(t *testing.T) {
 		}
 		for line := range strings.Lines(shown) {
 			if line = strings.TrimRight(line, "\r\n"); utf8.RuneCountInString(line) > 80 {
-				t.Errorf("%s shows a line of %d characters: %s", args, utf8.RuneCountInString(line), line)
+				t.Errorf("%s shows a line of %d characters: %s", args, utf8.RuneCountInString(line),
+					line)
 			}
 		}
 		o := holdfast(t, append(strings.Fields(args), "--backend", srv.URL())...).want(t, 0)
-		if args == "list" && (!strings.Contains(o.out, key) || !strings.Contains(o.out, strings.TrimSpace(note))) {
+		if args == "list" && (!strings.Contains(o.out, key) ||
+			!strings.Contains(o.out, strings.TrimSpace(note))) {
 			t.Errorf("in a pipe key and note are not whole:\n%s", o.out)
 		}
-		if longest := slices.MaxFunc(strings.Split(o.out, "\n"), func(a, b string) int { return len(a) - len(b) }); len(longest) <= 80 {
+		if longest := slices.MaxFunc(strings.Split(o.out, "\n"), func(a, b string) int {
+			return len(a) - len(b)
+		}); len(longest) <= 80 {
 			t.Errorf("in a pipe %s shows\n%s", args, o.out)
 		}
 	}

@@ -12,21 +12,21 @@ import (
 	"golang.org/x/term"
 )
 
-// A terminal sends what is typed to one process group of a session, the foreground one, and the signals
-// of its keys as well; a shell chooses it. A process of another group that reads from it, or changes its
-// settings, is stopped with all of its group, by SIGTTIN or SIGTTOU.
+// A terminal sends what is typed to one process group of a session, the foreground one, and the
+// signals of its keys as well; a shell chooses it. A process of another group that reads from it,
+// or changes its settings, is stopped with all of its group, by SIGTTIN or SIGTTOU.
 //
-// The command has a group of its own, and ours may have others in it: a pager that we print to, a script
-// that we are part of. So ours stays the foreground one, as the shell has it, and Ctrl-C reaches all of
-// them; we pass it on. When the command is stopped because it wants the terminal, it becomes the
-// foreground group, and goes on. When somebody in our group wants it then, the signal reaches us too,
-// and we take it back. So nobody is stopped for longer than that, and whoever asks at last has it. Where
-// there can be nobody else in our group, the command has the terminal from the start, for programs that
-// ask whether they are in the foreground.
+// The command has a group of its own, and ours may have others in it: a pager that we print to, a
+// script that we are part of. So ours stays the foreground one, as the shell has it, and Ctrl-C
+// reaches all of them; we pass it on. When the command is stopped because it wants the terminal, it
+// becomes the foreground group, and goes on. When somebody in our group wants it then, the signal
+// reaches us too, and we take it back. So nobody is stopped for longer than that, and whoever asks
+// at last has it. Where there can be nobody else in our group, the command has the terminal from
+// the start, for programs that ask whether they are in the foreground.
 //
-// Ctrl-Z stops a job to its last process, or the shell would not take it for stopped. So we stop when
-// the command has, and by the same signal: the next one above us may be another holdfast, which has to
-// know why.
+// Ctrl-Z stops a job to its last process, or the shell would not take it for stopped. So we stop
+// when the command has, and by the same signal: the next one above us may be another holdfast,
+// which has to know why.
 
 // jobControl are the signals by which a terminal or a shell stops a job.
 var jobControl = []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
@@ -56,8 +56,8 @@ func isFront(tty, group int) error {
 	return nil
 }
 
-// hand makes the group to the terminal's foreground group if from is that, and reports whether it did. A
-// background group that does so is stopped by SIGTTOU, unless that is blocked.
+// hand makes the group to the terminal's foreground group if from is that, and reports whether it
+// did. A background group that does so is stopped by SIGTTOU, unless that is blocked.
 func (p *process) hand(from, to int) (done bool) {
 	p.withoutTTOU(func() {
 		done = nil == onTerminal(func(tty int) error {
@@ -70,7 +70,8 @@ func (p *process) hand(from, to int) (done bool) {
 	return done
 }
 
-// alone reports whether we are a job of a shell that is not a script, with nobody at the other end of a pipe.
+// alone reports whether we are a job of a shell that is not a script, with nobody at the other end
+// of a pipe.
 func alone() bool {
 	if os.Getpid() != unix.Getpgrp() {
 		return false
@@ -83,8 +84,8 @@ func alone() bool {
 	return true
 }
 
-// lend gives the terminal to a command that was stopped by s, if it was for the want of it and we have
-// it to give, and lets it go on.
+// lend gives the terminal to a command that was stopped by s, if it was for the want of it and we
+// have it to give, and lets it go on.
 func (p *process) lend(s syscall.Signal) bool {
 	wants := s == syscall.SIGTTIN || s == syscall.SIGTTOU
 	if !wants || !p.hand(unix.Getpgrp(), p.pid) && !inFront(p.pid) { // safeguard: run-lend
@@ -122,11 +123,12 @@ func (p *process) heed(s os.Signal) {
 	}
 }
 
-// suspend stops us, with all of our group, if the command has stopped by s and that is what it means, and
-// returns true when we are continued.
+// suspend stops us, with all of our group, if the command has stopped by s and that is what it
+// means, and returns true when we are continued.
 //
-// A group that no shell looks after is not stopped: nobody would continue it. Its command goes on, and is
-// told before that it has no terminal if it waits for one, as the kernel does with such a group.
+// A group that no shell looks after is not stopped: nobody would continue it. Its command goes on,
+// and is told before that it has no terminal if it waits for one, as the kernel does with such a
+// group.
 func (p *process) suspend(s syscall.Signal) bool {
 	p.paused = true
 	had := p.takeBack()
@@ -161,8 +163,8 @@ func (p *process) suspend(s syscall.Signal) bool {
 	return true
 }
 
-// stopped stops us, with all of our group, as Ctrl-Z does where a program leaves that to the terminal, and
-// returns when we are continued. It does nothing where nobody would continue us.
+// stopped stops us, with all of our group, as Ctrl-Z does where a program leaves that to the
+// terminal, and returns when we are continued. It does nothing where nobody would continue us.
 func stopped() {
 	if !lookedAfter() {
 		return
@@ -193,8 +195,8 @@ func (p *process) front() {
 	}
 }
 
-// lookedAfter reports whether there is a shell that would continue our group if it stopped: whether the
-// nearest process above us that is not in our group is in our session.
+// lookedAfter reports whether there is a shell that would continue our group if it stopped: whether
+// the nearest process above us that is not in our group is in our session.
 func lookedAfter() bool {
 	for pid := os.Getppid(); pid > 0; {
 		group, err := unix.Getpgid(pid)

@@ -18,12 +18,13 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A ticket is a hold that no process has: it is in the store, and in a text that acquire has printed.
-// Unlike that of [locker.Client.Adopt] it is not used up: who has the text may renew and release.
+// A ticket is a hold that no process has: it is in the store, and in a text that acquire has
+// printed. Unlike that of [locker.Client.Adopt] it is not used up: who has the text may renew and
+// release.
 //
-// Safety: acquire has ended its own belief in the hold before there is a ticket, and no command believes
-// after its answer. The name of the hold is in the ticket alone, so none but those who have it get a yes,
-// and none after the hold has ended.
+// Safety: acquire has ended its own belief in the hold before there is a ticket, and no command
+// believes after its answer. The name of the hold is in the ticket alone, so none but those who
+// have it get a yes, and none after the hold has ended.
 type ticket struct {
 	locker.Ticket
 	Namespace string `json:"namespace,omitempty"`
@@ -48,7 +49,8 @@ func parseTicket(text string) (t ticket, err error) {
 	if err == nil {
 		err = json.Unmarshal(plain, &t)
 	}
-	if err = cmp.Or(err, backend.ValidateKey(t.Key)); err != nil || t.Owner == "" || t.Hold == "" || t.TTL <= 0 || t.Token == 0 {
+	if err = cmp.Or(err, backend.ValidateKey(t.Key)); err != nil || t.Owner == "" || t.Hold == "" ||
+		t.TTL <= 0 || t.Token == 0 {
 		return t, usage(`--ticket is not what "holdfast acquire" has printed, or not all of it`)
 	}
 	return t, nil
@@ -57,7 +59,8 @@ func parseTicket(text string) (t ticket, err error) {
 // claim is what asked for the hold, for the store.
 func (t ticket) claim() backend.Claim {
 	return backend.Claim{
-		Key: backend.Namespaced(t.Namespace, t.Key), Owner: t.Owner, Hold: t.Hold, TTL: t.TTL, Reentrant: true, // and some may be in flight; safeguard: ticket-in-flight
+		Key: backend.Namespaced(t.Namespace, t.Key), Owner: t.Owner, Hold: t.Hold, TTL: t.TTL,
+		Reentrant: true, // and some may be in flight; safeguard: ticket-in-flight
 	}
 }
 
@@ -70,7 +73,8 @@ func (t ticket) ended(c *client, err error) error {
 	if t.Store != c.where {
 		elsewhere = ", and the ticket is from " + printable(t.Store)
 	}
-	return exit(exitLost, "%s is not held with this ticket (any more): it was released, or its lease has ended; this is %s%s",
+	return exit(exitLost, "%s is not held with this ticket (any more): "+
+		"it was released, or its lease has ended; this is %s%s",
 		printable(t.Key), c.where, elsewhere)
 }
 
@@ -83,11 +87,15 @@ type ticketView struct {
 }
 
 // tell prints that so much of the lease is left.
-func (t ticket) tell(cmd *cobra.Command, o *common, left time.Duration, format string, args ...any) error {
+func (t ticket) tell(cmd *cobra.Command, o *common, left time.Duration, format string,
+	args ...any,
+) error {
 	if o.output == "json" {
-		return printJSON(cmd.OutOrStdout(), ticketView{Key: t.Key, Token: t.Token, Lease: left.Seconds()})
+		return printJSON(cmd.OutOrStdout(),
+			ticketView{Key: t.Key, Token: t.Token, Lease: left.Seconds()})
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", printable(t.Key), fmt.Sprintf(format, args...))
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n",
+		printable(t.Key), fmt.Sprintf(format, args...))
 	return err
 }
 
@@ -131,8 +139,11 @@ mem://, by a quorum, and in the layouts of other libraries.
 	}
 	a.ofKey(cmd, nil)
 	f := cmd.Flags()
-	f.DurationVar(&a.ttl, "ttl", 0, "how long the hold lasts unless it is renewed or released, such as 30m; at most 24h")
-	f.DurationVar(&a.wait, "wait", 0, "how long to wait for the lock, and for a store that is not up yet\n(default: until the lock is to be had, from a store that is up)")
+	f.DurationVar(&a.ttl, "ttl", 0,
+		"how long the hold lasts unless it is renewed or released, such as 30m; at most 24h")
+	f.DurationVar(&a.wait, "wait", 0,
+		"how long to wait for the lock, and for a store that is not up yet\n"+
+			"(default: until the lock is to be had, from a store that is up)")
 	f.BoolVar(&a.noWait, "no-wait", false, "do not wait: exit with 75 if another holds it")
 	a.why.flag(f)
 	return cmd
@@ -145,7 +156,8 @@ func (a *acquirer) run(cmd *cobra.Command, args []string, began time.Time) error
 	case err != nil:
 		return err
 	case !set("ttl"):
-		return usage("--ttl is missing: say how long the job takes at most, as nothing renews the hold meanwhile")
+		return usage("--ttl is missing: say how long the job takes at most, " +
+			"as nothing renews the hold meanwhile")
 	case set("wait") && a.wait <= 0:
 		return usage("--wait %v is not positive", a.wait)
 	case a.wait > 0 && a.noWait:
@@ -176,7 +188,9 @@ func (a *acquirer) acquire(cmd *cobra.Command, c *client, key string, began time
 	if err := c.nested(ctx, key, true); err != nil {
 		return err
 	}
-	opts := []locker.Option{locker.Reentrant(backend.NewOwner()), locker.TTL(a.ttl), locker.Note(string(a.why))}
+	opts := []locker.Option{
+		locker.Reentrant(backend.NewOwner()), locker.TTL(a.ttl), locker.Note(string(a.why)),
+	}
 	if a.wait > 0 {
 		opts = append(opts, locker.WaitLimit(left(a.wait, began)))
 	}
@@ -194,19 +208,23 @@ func (a *acquirer) acquire(cmd *cobra.Command, c *client, key string, began time
 	t := ticket{taken, c.config.Namespace, c.where}
 	signal.Ignore(syscall.SIGPIPE) // it would end us before the release; safeguard: ticket-pipe
 	if a.output == "json" {
-		err = printJSON(cmd.OutOrStdout(), ticketView{key, t.Token, time.Until(t.Until).Seconds(), t.String()})
+		err = printJSON(cmd.OutOrStdout(),
+			ticketView{key, t.Token, time.Until(t.Until).Seconds(), t.String()})
 	} else {
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), t)
 	}
 	if err != nil { // nobody has the ticket; safeguard: ticket-unprinted
-		_, unreleased := c.backend.Release(context.WithoutCancel(ctx), t.claim()) // safeguard: ticket-unprinted-anyway
+		// safeguard: ticket-unprinted-anyway
+		_, unreleased := c.backend.Release(context.WithoutCancel(ctx), t.claim())
 		return errors.Join(err, unreleased)
 	}
 	return nil
 }
 
 // ofTicket is a command about one ticket, which do is given with an open store.
-func (o *common) ofTicket(cmd *cobra.Command, do func(cmd *cobra.Command, c *client, t ticket) error) *cobra.Command {
+func (o *common) ofTicket(cmd *cobra.Command,
+	do func(cmd *cobra.Command, c *client, t ticket) error,
+) *cobra.Command {
 	var text string
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.withTicket(cmd, text, do) }
 	o.flags(cmd)
@@ -220,7 +238,9 @@ func ticketFlag(cmd *cobra.Command, text *string) {
 	_ = cmd.RegisterFlagCompletionFunc("ticket", cobra.NoFileCompletions)
 }
 
-func (o *common) withTicket(cmd *cobra.Command, text string, do func(cmd *cobra.Command, c *client, t ticket) error) error {
+func (o *common) withTicket(cmd *cobra.Command, text string,
+	do func(cmd *cobra.Command, c *client, t ticket) error,
+) error {
 	t, err := parseTicket(text)
 	if err != nil {
 		return err
@@ -234,8 +254,9 @@ func newRenew() *cobra.Command {
 	return o.ofTicket(&cobra.Command{
 		Use:   "renew --ticket T",
 		Short: "Have a ticket's lock last for its TTL from now",
-		Long: `Has the hold of a ticket last for the TTL that it was acquired with, from now on. A hold that has ended is not taken again:
-then the status is 76, and what it was to protect may have another holder.
+		Long: `Has the hold of a ticket last for the TTL that it was acquired with, from now on. A
+hold that has ended is not taken again: then the status is 76, and what it was to protect may have
+another holder.
 
 ` + ticketHelp,
 		Example: `  holdfast renew --ticket "$T" || exit`,
@@ -244,7 +265,9 @@ then the status is 76, and what it was to protect may have another holder.
 		if err := c.backend.Renew(cmd.Context(), t.claim()); err != nil { // safeguard: ticket-renew
 			return t.ended(c, err)
 		}
-		left := t.TTL - time.Since(began) // from when it was asked for: from when it was granted nobody knows; safeguard: ticket-renewed-left
+		// From when it was asked for: from when it was granted nobody knows.
+		// safeguard: ticket-renewed-left
+		left := t.TTL - time.Since(began)
 		return t.tell(cmd, &o, left, "held for another %s", ago(left))
 	})
 }
@@ -254,7 +277,8 @@ func newCheck() *cobra.Command {
 	return o.ofTicket(&cobra.Command{
 		Use:   "check --ticket T",
 		Short: "Show whether a ticket's lock is still held",
-		Long: `Tells how much is left of a ticket's lease. It extends nothing, and is of the moment: "holdfast renew" makes sure of a TTL.
+		Long: `Tells how much is left of a ticket's lease. It extends nothing, and is of the moment:
+"holdfast renew" makes sure of a TTL.
 
 ` + ticketHelp,
 		Example: `  holdfast check --ticket "$T" -o json | jq .lease_left_s`,
@@ -266,7 +290,8 @@ func newCheck() *cobra.Command {
 		}
 		for _, h := range s.Holders {
 			if h.Token == t.Token { // safeguard: ticket-check
-				left := max(h.TTL-time.Since(began), 0) // the store told it after that; safeguard: ticket-left
+				// The store told it after that. safeguard: ticket-left
+				left := max(h.TTL-time.Since(began), 0)
 				return t.tell(cmd, &o, left, "held, %s left", ago(left))
 			}
 		}

@@ -44,12 +44,13 @@ func (o outcome) told(t *testing.T) (v ticketTold) {
 	return v
 }
 
-// The steps of a job, each a process of its own: the lock is held from the first to the last, whoever
-// waits gets it then, and afterwards the ticket is worth nothing.
+// The steps of a job, each a process of its own: the lock is held from the first to the last,
+// whoever waits gets it then, and afterwards the ticket is worth nothing.
 func TestTickets(t *testing.T) {
 	redis := testserver.SharedRedis(t)
 	for name, url := range map[string]string{
-		"redis": redis.URL(), "rueidis": "rueidis://" + redis.Addr(), "etcd": etcdURL(testserver.Etcd(t)),
+		"redis": redis.URL(), "rueidis": "rueidis://" +
+			redis.Addr(), "etcd": etcdURL(testserver.Etcd(t)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,20 +59,26 @@ func TestTickets(t *testing.T) {
 				t.Helper()
 				return holdfast(t, append(args, "--ticket", ticket, "--backend", url)...)
 			}
-			first := holdfast(t, "acquire", key, "--ttl=10m", "-o", "json", "--backend", url).want(t, 0).told(t)
-			if first.Key != key || first.Token == 0 || first.Lease < 300 || first.Lease > 900 { // etcd's may be a third longer
+			first := holdfast(t, "acquire", key, "--ttl=10m", "-o", "json", "--backend",
+				url).want(t, 0).told(t)
+			// etcd's may be a third longer.
+			if first.Key != key || first.Token == 0 || first.Lease < 300 || first.Lease > 900 {
 				t.Errorf("acquired %+v", first)
 			}
 			for _, verb := range []string{"check", "renew"} {
-				if o := with(first.Ticket, verb, "-o", "json").want(t, 0).told(t); o.Token != first.Token || o.Key != key || o.Lease < 300 || o.Lease > 900 {
+				if o := with(first.Ticket, verb, "-o", "json").want(t,
+					0).told(t); o.Token != first.Token || o.Key != key || o.Lease < 300 ||
+					o.Lease > 900 {
 					t.Errorf("%s: %+v", verb, o)
 				}
-				if o := with(first.Ticket, verb).want(t, 0); !strings.HasPrefix(o.out, key+": held") {
+				if o := with(first.Ticket, verb).want(t, 0); !strings.HasPrefix(o.out,
+					key+": held") {
 					t.Errorf("%s says %q", verb, o.out)
 				}
 			}
 			holdfast(t, "acquire", key, "--ttl=10m", "--no-wait", "--backend", url).want(t, 75)
-			if o := holdfast(t, "acquire", key, "--ttl=10m", "--wait=100ms", "--backend", url).want(t, 75); o.out != "" {
+			if o := holdfast(t, "acquire", key, "--ttl=10m", "--wait=100ms", "--backend",
+				url).want(t, 75); o.out != "" {
 				t.Errorf("not acquired, and prints %q", o.out)
 			}
 			waits := begin(t, url, "acquire", key, "--ttl=10m")
@@ -83,12 +90,15 @@ func TestTickets(t *testing.T) {
 			if status, _, errs := waits.end(); status != 0 {
 				t.Fatalf("the waiter: %d, %s", status, errs)
 			}
-			for _, verb := range []string{"check", "renew", "release"} { // of the first, which another has followed
-				if o := with(first.Ticket, verb).want(t, 76); !strings.Contains(o.err, "not held with this ticket") || o.out != "" {
+			// Of the first, which another has followed.
+			for _, verb := range []string{"check", "renew", "release"} {
+				if o := with(first.Ticket, verb).want(t, 76); !strings.Contains(o.err,
+					"not held with this ticket") || o.out != "" {
 					t.Errorf("%s says %s%s", verb, o.out, o.err)
 				}
 			}
-			if o := with(second, "check", "-o", "json").want(t, 0).told(t); o.Lease < 300 || o.Lease > 900 {
+			if o := with(second, "check", "-o", "json").want(t, 0).told(t); o.Lease < 300 ||
+				o.Lease > 900 {
 				t.Errorf("whoever waited has the lock for %v s", o.Lease)
 			}
 			with(second, "release").want(t, 0)
@@ -131,15 +141,21 @@ func TestTicketAnsweredLate(t *testing.T) {
 	t.Parallel()
 	srv := testserver.SharedRedis(t)
 	const late = time.Second
-	holdfast(t, "inspect", t.Name(), "--backend", srv.URL()).want(t, 0) // then the server knows the script, and is asked once
+	// Then the server knows the script, and is asked once.
+	holdfast(t, "inspect", t.Name(), "--backend", srv.URL()).want(t, 0)
 	before := time.Now()
 	ticket := acquired(t, srv.URL(), t.Name(), "10m")
 	proxy := testserver.NewProxy(t, srv.Addr())
-	proxy.Set(testserver.Fault{Mode: testserver.DelayReply, Match: testserver.Containing(t.Name()), Delay: late})
+	proxy.Set(testserver.Fault{
+		Mode: testserver.DelayReply, Match: testserver.Containing(t.Name()),
+		Delay: late,
+	})
 	for _, verb := range []string{"check", "renew"} {
-		o := holdfast(t, verb, "-o", "json", "--ticket", ticket, "--backend", "redis://"+proxy.Addr()).want(t, 0).told(t)
+		o := holdfast(t, verb, "-o", "json", "--ticket", ticket, "--backend",
+			"redis://"+proxy.Addr()).want(t, 0).told(t)
 		if most := (10*time.Minute - late).Seconds(); o.Lease > most {
-			t.Errorf("%s: %v s are left %v after the lease began, want %v at most", verb, o.Lease, time.Since(before), most)
+			t.Errorf("%s: %v s are left %v after the lease began, want %v at most", verb, o.Lease,
+				time.Since(before), most)
 		}
 	}
 	holdfast(t, "release", "--ticket", ticket, "--backend", srv.URL()).want(t, 0)
@@ -149,15 +165,19 @@ func TestTicketAnsweredLate(t *testing.T) {
 func TestTicketKnowsWhereItIsFrom(t *testing.T) {
 	srv, other := testserver.SharedRedis(t), testserver.Redis(t)
 	env := []string{"HOLDFAST_NAMESPACE=shop", "HOLDFAST_SERVICE=deploy job"}
-	ticket := strings.TrimSpace(holdfastWith(t, env, "acquire", t.Name(), "--ttl=10m", "--backend", srv.URL()).want(t, 0).out)
-	if o := holdfastWith(t, env, "inspect", t.Name(), "--backend", srv.URL()); !strings.Contains(o.out, "held by deploy job@") {
+	ticket := strings.TrimSpace(holdfastWith(t, env, "acquire", t.Name(), "--ttl=10m", "--backend",
+		srv.URL()).want(t, 0).out)
+	if o := holdfastWith(t, env, "inspect", t.Name(), "--backend",
+		srv.URL()); !strings.Contains(o.out, "held by deploy job@") {
 		t.Errorf("inspect says %s", o.out)
 	}
 	o := holdfast(t, "check", "--ticket", ticket, "--backend", other.URL()).want(t, 76)
-	if says := "this is " + other.URL() + ", and the ticket is from " + srv.URL() + "\n"; !strings.HasSuffix(o.err, says) {
+	if says := "this is " + other.URL() + ", and the ticket is from " + srv.URL() +
+		"\n"; !strings.HasSuffix(o.err, says) {
 		t.Errorf("says %s, and not %s", o.err, says)
 	}
-	holdfast(t, "release", "--ticket", "\n "+ticket+" \n", "--backend", srv.URL()).want(t, 0) // as a file has it
+	// As a file has it.
+	holdfast(t, "release", "--ticket", "\n "+ticket+" \n", "--backend", srv.URL()).want(t, 0)
 }
 
 // A ticket that nobody gets keeps no lock.
@@ -185,14 +205,15 @@ func TestTicketThatIsNotPrinted(t *testing.T) {
 		if err := cmd.Run(); statusOf(cmd) != 1 {
 			t.Errorf("%v, want status 1", err)
 		}
-		if o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL()).want(t, 0); !strings.Contains(o.out, "is free") {
+		if o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL()).want(t,
+			0); !strings.Contains(o.out, "is free") {
 			t.Fatalf("it was not released: %s", o.out)
 		}
 	}
 }
 
-// A lease that is handed over is short, and to be renewed before there is a ticket. If the store does not say that it
-// was, nobody gets a ticket, and the lock is not left locked.
+// A lease that is handed over is short, and to be renewed before there is a ticket. If the store
+// does not say that it was, nobody gets a ticket, and the lock is not left locked.
 //
 // covers: C1, A2
 func TestTicketThatIsNotConfirmed(t *testing.T) {
@@ -208,10 +229,12 @@ func TestTicketThatIsNotConfirmed(t *testing.T) {
 	for range 10 { // whoever asked just when the lock was released was granted a whole lease
 		ticket, next := acquired(t, srv.URL(), t.Name(), "10m"), make(chan outcome, 1)
 		go func() {
-			next <- holdfast(t, "acquire", t.Name(), "--ttl=10m", "--backend", "redis://"+proxy.Addr())
+			next <- holdfast(t, "acquire", t.Name(), "--ttl=10m", "--backend",
+				"redis://"+proxy.Addr())
 		}()
 		storetest.Eventually(t, "the next to wait", func() error {
-			if o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL()); !strings.Contains(o.out, "waits") {
+			if o := holdfast(t, "inspect", t.Name(), "--backend",
+				srv.URL()); !strings.Contains(o.out, "waits") {
 				return errors.New(o.out)
 			}
 			return nil
@@ -225,7 +248,8 @@ func TestTicketThatIsNotConfirmed(t *testing.T) {
 		if o.want(t, 77); o.out != "" {
 			t.Errorf("prints %s", o.out)
 		}
-		if o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL()).want(t, 0); !strings.Contains(o.out, "is free") {
+		if o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL()).want(t,
+			0); !strings.Contains(o.out, "is free") {
 			t.Errorf("it was not released: %s", o.out)
 		}
 		return
@@ -239,7 +263,8 @@ func TestTicketUnknown(t *testing.T) {
 	ticket := acquired(t, srv.URL(), "k", "10m")
 	srv.Kill()
 	for _, verb := range []string{"renew", "check", "release"} {
-		if o := holdfast(t, verb, "--ticket", ticket, "--backend", srv.URL()).want(t, 77); o.out != "" {
+		if o := holdfast(t, verb, "--ticket", ticket, "--backend", srv.URL()).want(t,
+			77); o.out != "" {
 			t.Errorf("%s says %s", verb, o.out)
 		}
 	}
@@ -268,7 +293,8 @@ func TestTicketRefusals(t *testing.T) {
 		{"acquire k --ttl=1m --backend=file://" + folder, "not to be had on file://"},
 		{"acquire k --ttl=1m --backend=FILE://" + folder, "not to be had on file://"},
 		{"acquire k --ttl=1m --backend=mem://", "not to be had on mem://"},
-		{"acquire k --ttl=1m --backend=" + redlockURL("redis://localhost:1", "redis://localhost:2", "redis://localhost:3"), "not to be had on redlock://"},
+		{"acquire k --ttl=1m --backend=" + redlockURL("redis://localhost:1", "redis://localhost:2",
+			"redis://localhost:3"), "not to be had on redlock://"},
 		{"acquire k --ttl=1m " + redis + "?dialect=string", "Reentrant is not supported"},
 		{"acquire k " + redis, "--ttl is missing"},
 		{"acquire k --ttl=0s " + redis, "must be positive"},
@@ -281,8 +307,9 @@ func TestTicketRefusals(t *testing.T) {
 		{"check --ticket= " + redis, "--ticket is empty or missing"},
 		{"release --ticket= " + redis, "--ticket is empty or missing"},
 		{"renew --ticket=never " + redis, "or not all of it"},
-		{"renew --ticket=bnVsbA " + redis, "or not all of it"},                         // null
-		{"renew --ticket=" + ticket[:len(ticket)-3] + " " + redis, "or not all of it"}, // as from a log that is cut
+		{"renew --ticket=bnVsbA " + redis, "or not all of it"}, // null
+		// as from a log that is cut
+		{"renew --ticket=" + ticket[:len(ticket)-3] + " " + redis, "or not all of it"},
 		{"renew k --ticket=" + ticket + " " + redis, "\"k\" is too much"},
 		{"acquire k --ttl=1ms " + redis, "--ttl: invalid ttl \"1ms\": is below"},
 		{"run k --ttl=1ms " + redis + " true", "--ttl: invalid ttl \"1ms\": is below"},
@@ -291,7 +318,8 @@ func TestTicketRefusals(t *testing.T) {
 		{"release --force --ticket=" + ticket + " " + redis, "without KEY"},
 		{"release " + redis, "give --ticket, or a KEY"},
 	} {
-		if o := holdfast(t, strings.Fields(c.args)...).want(t, 2); !strings.Contains(o.err, c.says) || o.out != "" || strings.Contains(o.err, ticket) {
+		if o := holdfast(t, strings.Fields(c.args)...).want(t, 2); !strings.Contains(o.err,
+			c.says) || o.out != "" || strings.Contains(o.err, ticket) {
 			t.Errorf("%s says %s%s", c.args, o.out, o.err)
 		}
 	}

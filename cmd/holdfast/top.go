@@ -68,13 +68,16 @@ between are not seen.`,
 	o.flags(cmd)
 	f := cmd.Flags()
 	f.DurationVar(&interval, "interval", 2*time.Second, "how long to wait between two looks")
-	f.IntVar(&rows, "rows", 0, "how many locks to show (default: as many as there is room for, 20 in a pipe)")
+	f.IntVar(&rows, "rows", 0,
+		"how many locks to show (default: as many as there is room for, 20 in a pipe)")
 	f.StringVar(&prefix, "prefix", "", "only keys that begin with this")
 	return cmd
 }
 
 // run looks again and again, on a terminal for who types there.
-func (t *top) run(ctx context.Context, pause func(took time.Duration) time.Duration, json bool) error {
+func (t *top) run(ctx context.Context, pause func(took time.Duration) time.Duration,
+	json bool,
+) error {
 	if terminal.Is(os.Stdout) && !json {
 		return t.show(ctx, os.Stdin, os.Stdout, func(ctx context.Context, seen func(frame)) error {
 			var last frame
@@ -107,8 +110,9 @@ func (t *top) run(ctx context.Context, pause func(took time.Duration) time.Durat
 func pace(least, took time.Duration) time.Duration { return max(least, 99*took) }
 
 // live calls look again and again and writes what it returns, with a pause that depends on how long
-// the look took: the terminal may have been stopped. It ends with ctx, which is no error, or with an
-// error of look; but a store that gives no answer any more is waited for, and silent told so once.
+// the look took: the terminal may have been stopped. It ends with ctx, which is no error, or with
+// an error of look; but a store that gives no answer any more is waited for, and silent told so
+// once.
 func live(
 	ctx context.Context, pause func(took time.Duration) time.Duration, to io.Writer,
 	look func(context.Context) ([]byte, error), silent func(error),
@@ -246,7 +250,8 @@ func (t *top) print(f frame, json bool) ([]byte, error) {
 
 // summary says when the look was, and how much it saw.
 func (f frame) summary() string {
-	s := fmt.Sprintf("%s  %s, %s, %s", f.began.Format("15:04:05"), count(f.keys, "key"), count(f.holds, "hold"), count(f.queued, "waiter"))
+	s := fmt.Sprintf("%s  %s, %s, %s", f.began.Format("15:04:05"),
+		count(f.keys, "key"), count(f.holds, "hold"), count(f.queued, "waiter"))
 	if n := len(f.views); n < f.keys { // safeguard: top-rows
 		s += fmt.Sprintf(", the first %d are shown", n)
 	}
@@ -273,7 +278,8 @@ var orders = []struct {
 	compare   func(a, b lockView) int
 }{
 	{"w", "waiters", func(a, b lockView) int {
-		return cmp.Or(cmp.Compare(len(b.Waiters), len(a.Waiters)), cmp.Compare(b.oldest(), a.oldest()))
+		return cmp.Or(
+			cmp.Compare(len(b.Waiters), len(a.Waiters)), cmp.Compare(b.oldest(), a.oldest()))
 	}},
 	{"o", "oldest", func(a, b lockView) int { return cmp.Compare(b.waited(), a.waited()) }},
 	{"h", "held", func(a, b lockView) int { return cmp.Compare(b.held(), a.held()) }},

@@ -23,7 +23,10 @@ func crowd(b *testing.B, url string, n int) {
 	}
 	defer s.Close()
 	for i := range n {
-		c := backend.Claim{Key: "key-" + strconv.Itoa(i), Owner: backend.NewOwner(), TTL: time.Hour, NoneInFlight: true}
+		c := backend.Claim{
+			Key: "key-" + strconv.Itoa(i), Owner: backend.NewOwner(), TTL: time.Hour,
+			NoneInFlight: true,
+		}
 		if _, err := s.TryAcquire(b.Context(), c); err != nil {
 			b.Fatal(err)
 		}
@@ -47,13 +50,15 @@ func BenchmarkTop(b *testing.B) {
 		}
 		for line := range strings.Lines(text) {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-			if seconds, err := strconv.ParseFloat(value, 64); err == nil && (name == "used_cpu_sys" || name == "used_cpu_user") {
+			if seconds, err := strconv.ParseFloat(value, 64); err == nil &&
+				(name == "used_cpu_sys" || name == "used_cpu_user") {
 				sum += seconds
 			}
 		}
 		return sum
 	}
-	cmd := command(b, b.TempDir(), "top", "-o", "json", "--interval", "100ms", "--backend", srv.URL())
+	cmd := command(b, b.TempDir(), "top", "-o", "json", "--interval", "100ms", "--backend",
+		srv.URL())
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -71,7 +76,8 @@ func BenchmarkTop(b *testing.B) {
 			Time                 time.Time
 			Keys, Holds, Waiters int
 		}
-		if err := frames.Decode(&f); err != nil || f.Keys != 5000 || f.Holds != 5000 || f.Waiters != 5000 {
+		if err := frames.Decode(&f); err != nil || f.Keys != 5000 || f.Holds != 5000 ||
+			f.Waiters != 5000 {
 			b.Fatalf("%+v, %v", f, err)
 		}
 		took += time.Since(f.Time)

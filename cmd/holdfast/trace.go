@@ -44,7 +44,8 @@ func newSender(exporter sdktrace.SpanExporter, res *resource.Resource) *sender {
 	s := &sender{failed: make(chan error, 1)}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(s.fail)) // which would log among what is printed
 	s.TracerProvider = sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(exporter, sdktrace.WithMaxQueueSize(traceBacklog), sdktrace.WithBatchTimeout(time.Second)),
+		sdktrace.WithBatcher(exporter, sdktrace.WithMaxQueueSize(traceBacklog),
+			sdktrace.WithBatchTimeout(time.Second)),
 		sdktrace.WithResource(res),
 	)
 	return s
@@ -72,8 +73,8 @@ func (s *sender) finish(limit time.Duration) error {
 	}
 }
 
-// A runTracer makes the spans of a run. Without a sender it passes on the trace that the run is part of,
-// so that others see it in the lock, and sends nothing.
+// A runTracer makes the spans of a run. Without a sender it passes on the trace that the run is
+// part of, so that others see it in the lock, and sends nothing.
 type runTracer struct {
 	*sender
 	span trace.Span
@@ -81,7 +82,9 @@ type runTracer struct {
 
 // startTrace begins the span of a run as the child of the one that TRACEPARENT names, if there is
 // any.
-func startTrace(ctx context.Context, f config.File, name string) (context.Context, *runTracer, error) {
+func startTrace(ctx context.Context, f config.File,
+	name string,
+) (context.Context, *runTracer, error) {
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{
 		"traceparent": os.Getenv("TRACEPARENT"), "tracestate": os.Getenv("TRACESTATE"),
 	})
@@ -91,7 +94,8 @@ func startTrace(ctx context.Context, f config.File, name string) (context.Contex
 		return ctx, t, err
 	}
 	res, err := resource.New(ctx, resource.WithAttributes(
-		attribute.String("service.name", cmp.Or(f.Locker.Service, "holdfast")), attribute.Int("process.pid", os.Getpid()),
+		attribute.String("service.name", cmp.Or(f.Locker.Service, "holdfast")),
+		attribute.Int("process.pid", os.Getpid()),
 	), resource.WithFromEnv()) // the environment wins
 	if err != nil {
 		return ctx, t, usage("OTEL_RESOURCE_ATTRIBUTES: %v", err)
@@ -101,21 +105,24 @@ func startTrace(ctx context.Context, f config.File, name string) (context.Contex
 	return ctx, t, nil
 }
 
-// exporterFor sends to the endpoint of the configuration, else to that of OpenTelemetry's variables,
-// which its packages read themselves. It is nil if there is neither.
+// exporterFor sends to the endpoint of the configuration, else to that of OpenTelemetry's
+// variables, which its packages read themselves. It is nil if there is neither.
 func exporterFor(ctx context.Context, configured config.URL) (sdktrace.SpanExporter, error) {
 	of := func(name string) string {
-		return cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_"+name), os.Getenv("OTEL_EXPORTER_OTLP_"+name))
+		return cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_"+name),
+			os.Getenv("OTEL_EXPORTER_OTLP_"+name))
 	}
 	switch {
-	case strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true"), os.Getenv("OTEL_TRACES_EXPORTER") == "none":
+	case strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true"),
+		os.Getenv("OTEL_TRACES_EXPORTER") == "none":
 		return nil, nil
 	case !configured.IsZero():
 		return newExporter(ctx, configured.Reveal())
 	case of("ENDPOINT") == "":
 		return nil, nil
 	case of("PROTOCOL") == "grpc":
-		return otlptracegrpc.New(ctx, otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{})) // it ends soon
+		// No sending is tried again: the process ends soon.
+		return otlptracegrpc.New(ctx, otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{}))
 	}
 	return otlptracehttp.New(ctx, otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}))
 }
@@ -125,17 +132,20 @@ func exporterFor(ctx context.Context, configured config.URL) (sdktrace.SpanExpor
 func newExporter(ctx context.Context, text string) (sdktrace.SpanExporter, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, demo.Usage("--trace: not a URL, such as http://localhost:4318 or grpc://localhost:4317")
+		return nil, demo.Usage("--trace: not a URL, " +
+			"such as http://localhost:4318 or grpc://localhost:4317")
 	}
 	protocol, secure := strings.CutSuffix(u.Scheme, "s")
 	grpc, noPath := protocol == "grpc", strings.Trim(u.Path, "/") == ""
 	switch {
 	case protocol != "http" && !grpc:
-		return nil, demo.Usage("--trace: begins with none of http:// https:// grpc:// grpcs://, as in http://localhost:4318")
+		return nil, demo.Usage("--trace: begins with none of http:// https:// grpc:// grpcs://, " +
+			"as in http://localhost:4318")
 	case u.Hostname() == "":
 		return nil, demo.Usage("--trace: names no host, as http://localhost:4318 does")
 	case u.User != nil:
-		return nil, demo.Usage("--trace: holds a user or a password; give the collector's headers in OTEL_EXPORTER_OTLP_HEADERS")
+		return nil, demo.Usage("--trace: holds a user or a password; " +
+			"give the collector's headers in OTEL_EXPORTER_OTLP_HEADERS")
 	case u.RawQuery != "" || u.Fragment != "":
 		return nil, demo.Usage("--trace: a collector's URL has nothing after its path")
 	case grpc && !noPath:
@@ -153,7 +163,8 @@ func newExporter(ctx context.Context, text string) (sdktrace.SpanExporter, error
 	}
 	if grpc {
 		return otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(u.String()),
-			otlptracegrpc.WithTimeout(traceLimit), otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{}))
+			otlptracegrpc.WithTimeout(traceLimit),
+			otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{}))
 	}
 	if noPath {
 		u.Path = "/v1/traces"
@@ -167,7 +178,8 @@ func (t *runTracer) observer() locker.Observer {
 	if !t.span.SpanContext().IsValid() {
 		return nil
 	}
-	cfg := tracing.Config{Logger: slog.New(slog.DiscardHandler)} // what it would say is no output of a run
+	// What it would say is no output of a run.
+	cfg := tracing.Config{Logger: slog.New(slog.DiscardHandler)}
 	if t.sender != nil {
 		cfg.Tracer = t
 	}

@@ -33,10 +33,15 @@ type sink struct {
 }
 
 func newSink() *sink {
-	return &sink{names: map[string]int{}, instances: map[string]bool{}, ids: map[string]string{}, parents: map[string]string{}}
+	return &sink{
+		names: map[string]int{}, instances: map[string]bool{}, ids: map[string]string{},
+		parents: map[string]string{},
+	}
 }
 
-func (s *sink) Export(_ context.Context, r *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+func (s *sink) Export(_ context.Context,
+	r *collector.ExportTraceServiceRequest,
+) (*collector.ExportTraceServiceResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, res := range r.ResourceSpans {
@@ -92,7 +97,8 @@ func TestDemoTrace(t *testing.T) {
 
 	store := testserver.SharedRedis(t)
 	for url, s := range map[string]*sink{web.URL: byHTTP, "grpc://" + l.Addr().String(): byGRPC} {
-		r := holdfast(t, "demo", "--json", "--trace", url, "--stock=40", "--backend", store.URL(), "--key", "flash-sale-"+t.Name(), "--processes=2", "--workers=3", "--think=20ms").
+		r := holdfast(t, "demo", "--json", "--trace", url, "--stock=40", "--backend", store.URL(),
+			"--key", "flash-sale-"+t.Name(), "--processes=2", "--workers=3", "--think=20ms").
 			want(t, 0).result(t).wantSafe(t).wantSoldOut(t)
 		lock, resolved := "lock flash-sale", 0
 		for _, id := range s.links {
@@ -100,7 +106,8 @@ func TestDemoTrace(t *testing.T) {
 				resolved++
 			}
 		}
-		if s.names["buy"] < r.Turns || s.names[lock] < r.Turns || s.names["lock.wait flash-sale"] == 0 || s.names["pay"] != 40 || len(s.instances) != 2 {
+		if s.names["buy"] < r.Turns || s.names[lock] < r.Turns ||
+			s.names["lock.wait flash-sale"] == 0 || s.names["pay"] != 40 || len(s.instances) != 2 {
 			t.Errorf("%s: spans %v of processes %v in %d turns", url, s.names, s.instances, r.Turns)
 		}
 		if len(s.links) == 0 || resolved != len(s.links) {
@@ -120,16 +127,22 @@ func TestRunTrace(t *testing.T) {
 		t.Helper()
 		env = append(env, "TRACEPARENT=00-"+trace+"-"+parent+"-01")
 		o := holdfastWith(t, env, "run", "k", "--backend", url, "sh", "-c",
-			"echo $TRACEPARENT; "+binary+" inspect k --backend "+url+"; exit "+strconv.Itoa(status)).want(t, status)
+			"echo $TRACEPARENT; "+binary+" inspect k --backend "+url+"; exit "+
+				strconv.Itoa(status)).want(t, status)
 		child, rest, _ := strings.Cut(o.out, "\n")
-		if !strings.HasPrefix(child, "00-"+trace+"-") || !strings.HasSuffix(child, "-01") || !strings.Contains(rest, "trace  "+trace) || o.err != "" {
+		if !strings.HasPrefix(child, "00-"+trace+"-") || !strings.HasSuffix(child, "-01") ||
+			!strings.Contains(rest, "trace  "+trace) || o.err != "" {
 			t.Errorf("%v: the command has %q, and the lock %s%s", env, child, rest, o.err)
 		}
 		return child
 	}
-	for _, env := range [][]string{nil, {"OTEL_EXPORTER_OTLP_ENDPOINT=" + web.URL, "OTEL_SDK_DISABLED=true"}} {
+	for _, env := range [][]string{
+		nil,
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=" + web.URL, "OTEL_SDK_DISABLED=true"},
+	} {
 		if child := run(0, env...); !strings.Contains(child, parent) {
-			t.Errorf("%v: nothing is sent, and yet the command is below another span: %s", env, child)
+			t.Errorf("%v: nothing is sent, and yet the command is below another span: %s", env,
+				child)
 		}
 	}
 	s.mu.Lock()
@@ -138,7 +151,8 @@ func TestRunTrace(t *testing.T) {
 	}
 	s.mu.Unlock()
 	for i, env := range []string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT=" + web.URL, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=" + web.URL + "/v1/traces", "HOLDFAST_TRACING_ENDPOINT=" + web.URL,
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + web.URL, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=" + web.URL +
+			"/v1/traces", "HOLDFAST_TRACING_ENDPOINT=" + web.URL,
 	} {
 		child := run(3, env, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "HOLDFAST_CLASSES=k*")
 		s.mu.Lock()
@@ -151,7 +165,8 @@ func TestRunTrace(t *testing.T) {
 		s.mu.Unlock()
 	}
 	web.Close()
-	o := holdfastWith(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + web.URL}, "run", "k", "--backend", url, "sh", "-c", "exit 3").want(t, 3)
+	o := holdfastWith(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + web.URL}, "run", "k",
+		"--backend", url, "sh", "-c", "exit 3").want(t, 3)
 	if !strings.Contains(o.err, "not all traces were sent") || strings.Count(o.err, "\n") != 1 {
 		t.Errorf("nobody listens: %s", o.err)
 	}
@@ -175,13 +190,18 @@ func TestDemoTraceNobodyListens(t *testing.T) {
 	_ = l.Close()
 	store := testserver.SharedRedis(t)
 	for _, args := range []string{"--trace=http://", "--processes=2 --trace=grpc://"} {
-		o := holdfast(t, append([]string{"demo", "--stock=20", "--backend", store.URL(), "--key", t.Name()}, strings.Fields(args+l.Addr().String())...)...).want(t, 1)
-		if strings.Count(o.err, "not all traces were sent") != 1 || !strings.Contains(o.err, "refused") || !strings.Contains(o.out, "sold 20 of 20") {
+		o := holdfast(t, append([]string{
+			"demo", "--stock=20", "--backend", store.URL(), "--key",
+			t.Name(),
+		}, strings.Fields(args+l.Addr().String())...)...).want(t, 1)
+		if strings.Count(o.err, "not all traces were sent") != 1 ||
+			!strings.Contains(o.err, "refused") || !strings.Contains(o.out, "sold 20 of 20") {
 			t.Error(o.err)
 		}
 	}
 	env := []string{"HOLDFAST_TRACING_ENDPOINT=http://" + l.Addr().String()}
-	if o := holdfastWith(t, env, "demo", "--stock=20").want(t, 1); !strings.Contains(o.err, "not all traces were sent") {
+	if o := holdfastWith(t, env, "demo", "--stock=20").want(t, 1); !strings.Contains(o.err,
+		"not all traces were sent") {
 		t.Errorf("the configuration's endpoint was not tried: %s", o.err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// What is wrong with a store is told apart: one that nobody finds, one that is up and serves nobody, and
-// one with which TLS does not work out.
+// What is wrong with a store is told apart: one that nobody finds, one that is up and serves
+// nobody, and one with which TLS does not work out.
 func TestWhatIsWrongWithAStore(t *testing.T) {
 	t.Parallel()
 	plain, secure := testserver.Redis(t), testserver.Redis(t, testserver.WithTLS())
@@ -40,8 +40,10 @@ func TestWhatIsWrongWithAStore(t *testing.T) {
 		for _, client := range []string{"redis", "rueidis"} {
 			t.Run(client+c.scheme+" "+c.says, func(t *testing.T) {
 				t.Parallel()
-				o := holdfast(t, "run", "k", "--no-wait", "--backend", client+c.scheme+"://"+c.srv.Addr(), "--", "echo", "in").want(t, 77)
-				if says := strings.ReplaceAll(c.says, "HOST", c.srv.Addr()); !strings.HasPrefix(o.err, "holdfast run: "+says) || o.out != "" {
+				o := holdfast(t, "run", "k", "--no-wait", "--backend",
+					client+c.scheme+"://"+c.srv.Addr(), "--", "echo", "in").want(t, 77)
+				if says := strings.ReplaceAll(c.says, "HOST",
+					c.srv.Addr()); !strings.HasPrefix(o.err, "holdfast run: "+says) || o.out != "" {
 					t.Errorf("says %s%s\nwant %s", o.out, o.err, says)
 				}
 			})
@@ -49,11 +51,13 @@ func TestWhatIsWrongWithAStore(t *testing.T) {
 	}
 }
 
-// Each hold of a leader has its own trouble: what the one before was lost by does not keep it from being told.
+// Each hold of a leader has its own trouble: what the one before was lost by does not keep it from
+// being told.
 func TestLeaderSaysItOfEachHold(t *testing.T) {
 	t.Parallel()
 	srv := testserver.Redis(t)
-	cmd := command(t, t.TempDir(), "leader", "k", "--ttl", "6s", "--backend", srv.URL(), "--", "sh", "-c", "exec 2>/dev/null; "+works)
+	cmd := command(t, t.TempDir(), "leader", "k", "--ttl", "6s", "--backend", srv.URL(), "--", "sh",
+		"-c", "exec 2>/dev/null; "+works)
 	out, err1 := cmd.StdoutPipe()
 	errs, err2 := cmd.StderrPipe()
 	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
@@ -93,12 +97,13 @@ func TestLeaderSaysItOfEachHold(t *testing.T) {
 	}
 }
 
-// A run tells when its lock begins not to be confirmed, why, and when it is again; and at the end why it
-// was lost.
+// A run tells when its lock begins not to be confirmed, why, and when it is again; and at the end
+// why it was lost.
 func TestRunSaysWhyTheLockIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	srv := testserver.Redis(t)
-	cmd := command(t, t.TempDir(), "run", "k", "--ttl", "9s", "--backend", srv.URL(), "--", "sh", "-c", "exec 2>/dev/null; "+works)
+	cmd := command(t, t.TempDir(), "run", "k", "--ttl", "9s", "--backend", srv.URL(), "--", "sh",
+		"-c", "exec 2>/dev/null; "+works)
 	out, err1 := cmd.StdoutPipe()
 	errs, err2 := cmd.StderrPipe()
 	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
@@ -120,7 +125,8 @@ func TestRunSaysWhyTheLockIsNotConfirmed(t *testing.T) {
 		}
 	}
 	srv.MustDo("CONFIG", "SET", "min-replicas-to-write", "1")
-	next("holdfast: k: the lock is not confirmed: redis at " + srv.Addr() + " is up, and does not serve: NOREPLICAS")
+	next("holdfast: k: the lock is not confirmed: redis at " + srv.Addr() +
+		" is up, and does not serve: NOREPLICAS")
 	srv.MustDo("CONFIG", "SET", "min-replicas-to-write", "0")
 	next("holdfast: k: the lock is confirmed again")
 	srv.Kill()

@@ -47,7 +47,8 @@ func TestWatchPrintsEveryHold(t *testing.T) {
 	}
 	urls := map[string]string{
 		"redis": srv.URL(), "rueidis": strings.Replace(srv.URL(), "redis", "rueidis", 1),
-		"dialect": srv.URL() + "?dialect=string&prefix=" + t.Name(), "quorum": strings.Replace(quorum, "?&", "?", 1),
+		"dialect": srv.URL() + "?dialect=string&prefix=" +
+			t.Name(), "quorum": strings.Replace(quorum, "?&", "?", 1),
 		"etcd": strings.Replace(testserver.Etcd(t).URL(), "http", "etcd", 1),
 	}
 	if runtime.GOOS == "linux" {
@@ -66,7 +67,10 @@ func TestWatchPrintsEveryHold(t *testing.T) {
 				t.Fatalf("first %+v", w)
 			}
 			for range 6 {
-				c := backend.Claim{Key: backend.Namespaced("", t.Name()), Owner: backend.NewOwner(), TTL: time.Minute}
+				c := backend.Claim{
+					Key: backend.Namespaced("", t.Name()), Owner: backend.NewOwner(),
+					TTL: time.Minute,
+				}
 				g, err := b.TryAcquire(t.Context(), c)
 				if err != nil {
 					t.Fatal(err)
@@ -75,7 +79,8 @@ func TestWatchPrintsEveryHold(t *testing.T) {
 					if w := watch.event(); w.Event != event || w.Holder.Token != g.Token {
 						t.Fatalf("%+v, want %s of %d", w, event, g.Token)
 					}
-					if event == "granted" { // a hold lasts until it was seen: how short one may be is the suite's to try
+					// A hold lasts until it was seen: how short one may be is the suite's to try.
+					if event == "granted" {
 						if _, err := b.Release(t.Context(), c); err != nil {
 							t.Fatal(err)
 						}
@@ -116,14 +121,18 @@ func TestWatchGoesOnAfterARestart(t *testing.T) {
 	}
 	_ = watch.cmd.Process.Signal(os.Interrupt)
 	status, _, errs := watch.end()
-	if status != 130 || strings.Contains(errs, "cannot reach") && !strings.Contains(errs, "goes on when the store answers") {
+	if status != 130 || strings.Contains(errs, "cannot reach") &&
+		!strings.Contains(errs, "goes on when the store answers") {
 		t.Errorf("%d, %s", status, errs)
 	}
 }
 
 // A store that is away is told of once, and is waited for.
 func TestStoreIsAway(t *testing.T) {
-	for args, looks := range map[string]string{"watch k -q": "free", "top --interval=100ms -q": "0 keys"} {
+	for args, looks := range map[string]string{
+		"watch k -q":              "free",
+		"top --interval=100ms -q": "0 keys",
+	} {
 		srv := testserver.Redis(t)
 		cmd := command(t, t.TempDir(), append(strings.Fields(args), "--backend", srv.URL())...)
 		out, err := cmd.StdoutPipe()
@@ -140,10 +149,12 @@ func TestStoreIsAway(t *testing.T) {
 		}
 		srv.Kill()
 		line := j.line()
-		for args != "watch k -q" && (line == "" || strings.Contains(line, looks)) { // looks of before
+		// looks of before.
+		for args != "watch k -q" && (line == "" || strings.Contains(line, looks)) {
 			line = j.line()
 		}
-		if !strings.Contains(line, "cannot reach redis at "+srv.Addr()) || !strings.HasSuffix(line, "; it goes on when the store answers") {
+		if !strings.Contains(line, "cannot reach redis at "+srv.Addr()) ||
+			!strings.HasSuffix(line, "; it goes on when the store answers") {
 			t.Errorf("%s: %q", args, line)
 		}
 		if srv.Restart(); args != "watch k -q" { // of which there is no change to watch

@@ -19,12 +19,12 @@ const beforePrefix = "before:"
 // current is a participant's name as of now.
 func current(name string) string { return strings.TrimPrefix(name, beforePrefix) }
 
-// ours are the directories that are those of now in the tree of another commit: this program, and what it
-// starts servers by, which needs nothing else of the tree.
+// ours are the directories that are those of now in the tree of another commit: this program, and
+// what it starts servers by, which needs nothing else of the tree.
 var ours = []string{filepath.Join("internal", "bench"), filepath.Join("internal", "testserver")}
 
-// buildBefore builds this program on the holdfast of another commit: its tree, with ours in place of
-// its own benchmark. So both measure the same, and differ in holdfast alone.
+// buildBefore builds this program on the holdfast of another commit: its tree, with ours in place
+// of its own benchmark. So both measure the same, and differ in holdfast alone.
 func buildBefore(ctx context.Context, root, commit, dir string) (program string, err error) {
 	tree := filepath.Join(dir, "before")
 	bench := filepath.Join(tree, "internal", "bench")
@@ -52,9 +52,11 @@ func buildBefore(ctx context.Context, root, commit, dir string) (program string,
 			return "", err
 		}
 	}
-	if _, err := os.Stat(filepath.Join(tree, "etcdbackend", "go.mod")); err != nil { // it was of the root's module
+	// It was of the root's module.
+	if _, err := os.Stat(filepath.Join(tree, "etcdbackend", "go.mod")); err != nil {
 		const own = "github.com/holdfast-go/holdfast/etcdbackend"
-		edit := exec.CommandContext(ctx, "go", "mod", "edit", "-droprequire="+own, "-dropreplace="+own)
+		edit := exec.CommandContext(ctx, "go", "mod", "edit", "-droprequire="+own,
+			"-dropreplace="+own)
 		edit.Dir = bench
 		edit.Stderr = os.Stderr
 		if err := edit.Run(); err != nil {

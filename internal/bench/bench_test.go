@@ -75,7 +75,8 @@ func checkResult(t *testing.T, r *Result, s scenario, n int) {
 	for _, round := range r.Rounds {
 		for name, why := range round.Failed {
 			if name == "rueidislock" && strings.Contains(why, silent) {
-				t.Logf("%s, n=%d: %s: %s", s.name, n, name, why) // package peers has a test of its lost wake-ups
+				// package peers has a test of its lost wake-ups.
+				t.Logf("%s, n=%d: %s: %s", s.name, n, name, why)
 				continue
 			}
 			t.Errorf("%s, n=%d: %s failed: %s", s.name, n, name, why)
@@ -103,7 +104,8 @@ func TestNames(t *testing.T) {
 	}
 	for _, l := range lines {
 		for _, client := range l.each() {
-			for _, c := range append(l.checks, check{ns: []int{l.n}, ours: l.ours, against: l.floor}) {
+			for _, c := range append(l.checks,
+				check{ns: []int{l.n}, ours: l.ours, against: l.floor}) {
 				scenario, ours := c.scenario, c.ours
 				if scenario == "" {
 					scenario = l.scenario
@@ -115,8 +117,10 @@ func TestNames(t *testing.T) {
 					if !has(scenario, n, with(client, ours)) {
 						t.Errorf("%s: %s, n=%d, has no %s", l.work, scenario, n, with(client, ours))
 					}
-					if c.against != "" && c.against != best && !has(scenario, n, with(client, c.against)) {
-						t.Errorf("%s: %s, n=%d, has no %s", l.work, scenario, n, with(client, c.against))
+					if c.against != "" && c.against != best &&
+						!has(scenario, n, with(client, c.against)) {
+						t.Errorf("%s: %s, n=%d, has no %s", l.work, scenario, n,
+							with(client, c.against))
 					}
 				}
 			}
@@ -133,7 +137,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s is registered twice", im.Name)
 		}
 		seen[im.Name] = true
-		if im.Settings == "" || im.Open == nil || im.Client != "" && im.Versions() == "" && !testing.Testing() {
+		if im.Settings == "" || im.Open == nil || im.Client != "" && im.Versions() == "" &&
+			!testing.Testing() {
 			t.Errorf("%s is not complete: %+v", im.Name, im)
 		}
 	}
@@ -144,11 +149,13 @@ func TestBefore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bench.json")
 	var out strings.Builder
 	if err := run([]string{
-		"-before", "HEAD", "-scenario", "S1-pause", "-rounds", "1", "-length", "30ms", "-redis8", "-", "-json", file,
+		"-before", "HEAD", "-scenario", "S1-pause", "-rounds", "1", "-length", "30ms", "-redis8",
+		"-", "-json", file,
 	}, &out); err != nil {
 		t.Fatal(err)
 	}
-	if text := out.String(); !strings.Contains(text, "Now over before (HEAD)") || !strings.Contains(text, beforePrefix+"holdfast+goredis") {
+	if text := out.String(); !strings.Contains(text, "Now over before (HEAD)") ||
+		!strings.Contains(text, beforePrefix+"holdfast+goredis") {
 		t.Errorf("no comparison:\n%s", text)
 	}
 }
@@ -165,7 +172,10 @@ func rounds(cells ...map[string]Metrics) (all []Round) {
 func pairs(other string, rates ...[2]float64) []Round {
 	var all []Round
 	for _, r := range rates {
-		all = append(all, rounds(map[string]Metrics{"holdfast+goredis": {"rate": r[0]}, other: {"rate": r[1]}})...)
+		all = append(all, rounds(map[string]Metrics{
+			"holdfast+goredis": {"rate": r[0]},
+			other:              {"rate": r[1]},
+		})...)
 	}
 	return all
 }
@@ -181,43 +191,50 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{
 			"every ratio is above",
-			pairs(floor, [2]float64{11, 10}, [2]float64{110, 100}, [2]float64{12, 10}, [2]float64{1.1, 1}, [2]float64{13, 10}),
+			pairs(floor, [2]float64{11, 10}, [2]float64{110, 100}, [2]float64{12, 10},
+				[2]float64{1.1, 1}, [2]float64{13, 10}),
 			check{metric: "rate", against: raw, goal: 1},
 			met,
 		},
 		{
 			"every ratio is below",
-			pairs(floor, [2]float64{9, 10}, [2]float64{90, 100}, [2]float64{8, 10}, [2]float64{0.9, 1}, [2]float64{7, 10}),
+			pairs(floor, [2]float64{9, 10}, [2]float64{90, 100}, [2]float64{8, 10},
+				[2]float64{0.9, 1}, [2]float64{7, 10}),
 			check{metric: "rate", against: raw, goal: 1},
 			notMet,
 		},
 		{
 			"the interval contains the goal",
-			pairs(floor, [2]float64{11, 10}, [2]float64{90, 100}, [2]float64{12, 10}, [2]float64{1.1, 1}, [2]float64{13, 10}),
+			pairs(floor, [2]float64{11, 10}, [2]float64{90, 100}, [2]float64{12, 10},
+				[2]float64{1.1, 1}, [2]float64{13, 10}),
 			check{metric: "rate", against: raw, goal: 1},
 			undecided,
 		},
 		{
 			"four rounds decide nothing",
-			pairs(floor, [2]float64{11, 10}, [2]float64{110, 100}, [2]float64{12, 10}, [2]float64{1.1, 1}),
+			pairs(floor, [2]float64{11, 10}, [2]float64{110, 100}, [2]float64{12, 10},
+				[2]float64{1.1, 1}),
 			check{metric: "rate", against: raw, goal: 1},
 			undecided,
 		},
 		{
 			"ratios are made within a round: medians of both would say 1",
-			pairs(floor, [2]float64{10, 20}, [2]float64{20, 40}, [2]float64{40, 80}, [2]float64{80, 160}, [2]float64{40, 79}),
+			pairs(floor, [2]float64{10, 20}, [2]float64{20, 40}, [2]float64{40, 80},
+				[2]float64{80, 160}, [2]float64{40, 79}),
 			check{metric: "rate", against: raw, goal: 0.6},
 			notMet,
 		},
 		{
 			"at most",
-			pairs(floor, [2]float64{1, 1}, [2]float64{2, 1}, [2]float64{3, 1}, [2]float64{2, 1}, [2]float64{2, 1}),
+			pairs(floor, [2]float64{1, 1}, [2]float64{2, 1}, [2]float64{3, 1}, [2]float64{2, 1},
+				[2]float64{2, 1}),
 			check{metric: "rate", most: true, goal: 3},
 			met,
 		},
 		{
 			"a difference",
-			pairs(floor, [2]float64{9, 1}, [2]float64{10, 1}, [2]float64{10, 1}, [2]float64{10, 1}, [2]float64{10, 1}),
+			pairs(floor, [2]float64{9, 1}, [2]float64{10, 1}, [2]float64{10, 1}, [2]float64{10, 1},
+				[2]float64{10, 1}),
 			check{metric: "rate", against: raw, minus: true, most: true, goal: 7},
 			notMet,
 		},
@@ -234,14 +251,17 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%s: %q (%v), want %q", tt.name, v.Verdict, v.Measured, tt.want)
 		}
 	}
-	thrown := pairs(floor, [2]float64{11, 10}, [2]float64{11, 10}, [2]float64{11, 10}, [2]float64{11, 10}, [2]float64{11, 10}, [2]float64{1, 10})
+	thrown := pairs(floor, [2]float64{11, 10}, [2]float64{11, 10}, [2]float64{11, 10},
+		[2]float64{11, 10}, [2]float64{11, 10}, [2]float64{1, 10})
 	thrown[5].Valid = false
-	v, _ := book{{Scenario: "S1", N: 1, Rounds: thrown}}.check(l, check{metric: "rate", against: raw, goal: 1}, impl.Goredis, 1)
+	v, _ := book{{Scenario: "S1", N: 1, Rounds: thrown}}.check(l,
+		check{metric: "rate", against: raw, goal: 1}, impl.Goredis, 1)
 	if v.Verdict != met || v.Measured.N != 5 {
 		t.Errorf("a round that was thrown away counts: %+v", v)
 	}
 	thrown[4].Valid = false
-	v, _ = book{{Scenario: "S1", N: 1, Rounds: thrown}}.check(l, check{metric: "rate", against: raw, goal: 1}, impl.Goredis, 1)
+	v, _ = book{{Scenario: "S1", N: 1, Rounds: thrown}}.check(l,
+		check{metric: "rate", against: raw, goal: 1}, impl.Goredis, 1)
 	if v.Verdict != undecided {
 		t.Errorf("four valid rounds of six decide: %+v", v)
 	}
@@ -255,10 +275,12 @@ func TestBestPeer(t *testing.T) {
 		"rueidislock":      {"rate": 800, "jain": 1, "faults": 1},
 		"holdfast+goredis": {"rate": 999, "jain": 1},
 	})}
-	if fair, unfair := r.bestPeers(impl.Goredis, "rate"); fair != "redsync+goredis" || unfair != "bsm-redislock" {
+	if fair, unfair := r.bestPeers(impl.Goredis, "rate"); fair != "redsync+goredis" ||
+		unfair != "bsm-redislock" {
 		t.Errorf("of go-redis: %q, and %q is not fair", fair, unfair)
 	}
-	if fair, unfair := r.bestPeers("", "rate"); fair != "redsync+rueidis" || unfair != "bsm-redislock" {
+	if fair, unfair := r.bestPeers("", "rate"); fair != "redsync+rueidis" ||
+		unfair != "bsm-redislock" {
 		t.Errorf("of all: %q, and %q is not fair", fair, unfair)
 	}
 	r.Scenario = "S1"
@@ -277,7 +299,10 @@ func TestChanges(t *testing.T) {
 		{[][2]float64{{9, 10}, {8, 10}, {7, 10}, {90, 100}, {11, 10}}, "same"},
 		{[][2]float64{{9, 10}, {8, 10}, {7, 10}, {90, 100}}, undecided},
 	} {
-		r := &Result{Scenario: "S1", N: 1, Rounds: pairs(beforePrefix+"holdfast+goredis", tt.rates...)}
+		r := &Result{
+			Scenario: "S1", N: 1,
+			Rounds: pairs(beforePrefix+"holdfast+goredis", tt.rates...),
+		}
 		if all := changes([]*Result{r}); len(all) != 1 || all[0].Verdict != tt.want {
 			t.Errorf("%v: %+v, want one that is %s", tt.rates, all, tt.want)
 		}
@@ -295,15 +320,19 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	report.Verdicts, report.Changes = book(report.Results).judge(), changes(report.Results)
-	for file, want := range map[string]string{"benchmarks.md": page(&report), "benchmarks.svg": picture(report.Results)} {
+	for file, want := range map[string]string{
+		"benchmarks.md":  page(&report),
+		"benchmarks.svg": picture(report.Results),
+	} {
 		if got, err := os.ReadFile("../../docs/" + file); err != nil || string(got) != want {
-			t.Errorf("docs/%s is not what the program writes: go run . -from ../../docs/benchmarks.json -page ../../docs/benchmarks.md (%v)", file, err)
+			t.Errorf("docs/%s is not what the program writes: go run . -from "+
+				"../../docs/benchmarks.json -page ../../docs/benchmarks.md (%v)", file, err)
 		}
 	}
 }
 
-// TestCodes holds the page to explain each scenario by the part of its name before the first dash, and to begin with what a
-// user gets.
+// TestCodes holds the page to explain each scenario by the part of its name before the first dash,
+// and to begin with what a user gets.
 func TestCodes(t *testing.T) {
 	for _, s := range scenarios() {
 		code, _, _ := strings.Cut(s.name, "-")

@@ -67,7 +67,8 @@ func (b *bench) cell(s scenario, n int, p participant) (m Metrics, err error) {
 			delete(m, name)
 			continue
 		}
-		m[name], _ = strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64) // the raw run is to be read
+		// The raw run is to be read.
+		m[name], _ = strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64)
 	}
 	return m, errors.Join(err, flush(nodes))
 }
@@ -109,7 +110,8 @@ func (c *cell) start(orders ...worker.Order) error {
 
 // load lets the workers begin and end together.
 func (c *cell) load() (Metrics, error) {
-	if c.p.impl.Name == "ping" || c.p.impl.Name == "signal" { // one after the other, whoever else is many
+	// One after the other, whoever else is many.
+	if c.p.impl.Name == "ping" || c.p.impl.Name == "signal" {
 		c.order.Mode, c.order.N, c.processes = worker.Load, 1, 1
 	}
 	if c.oneKey || c.order.N == 1 {
@@ -154,7 +156,8 @@ func (c *cell) load() (Metrics, error) {
 	}
 	for _, r := range results {
 		if r.Errors > 0 {
-			fmt.Fprintf(os.Stderr, "%s, %s: %d errors, the last: %s\n", c.name, c.p.name, r.Errors, r.LastError)
+			fmt.Fprintf(os.Stderr, "%s, %s: %d errors, the last: %s\n", c.name, c.p.name, r.Errors,
+				r.LastError)
 		}
 	}
 	m := metrics(results, after.Since(before), c.p.impl)
@@ -215,8 +218,10 @@ func metrics(results []worker.Result, c server.Counters, im impl.Impl) Metrics {
 		cpu += r.CPU
 		allocs += r.Allocs
 	}
-	m["jain"], m["share"], m["processes"] = stats.Jain(shares), stats.MaxMin(shares), stats.MaxMin(processes)
-	m["p50"], m["p99"], m["max"] = micros(wait.Quantile(0.5)), micros(wait.Quantile(0.99)), micros(wait.Max())
+	m["jain"], m["share"], m["processes"] = stats.Jain(shares), stats.MaxMin(shares),
+		stats.MaxMin(processes)
+	m["p50"], m["p99"], m["max"] = micros(wait.Quantile(0.5)), micros(wait.Quantile(0.99)),
+		micros(wait.Max())
 	if ops > 0 {
 		m["sent"], m["executed"] = c.Total(im.Sent...)/ops, c.Total()/ops
 		m["client"], m["server"], m["allocs"] = micros(cpu)/ops, micros(c.CPU)/ops, allocs/ops
@@ -237,7 +242,8 @@ func (c *cell) waiters(keys int) (Metrics, error) {
 	}
 	holder, waiting := c.order, c.order
 	holder.Mode, holder.N = worker.Hold, keys
-	holder.Impl, _, _ = strings.Cut(holder.Impl, "-") // in every mode, an exclusive holder is in the way
+	// In every mode, an exclusive holder is in the way.
+	holder.Impl, _, _ = strings.Cut(holder.Impl, "-")
 	holder.Impl += impl.Holder
 	waiting.N, waiting.Keys = many, keys
 	if err := c.start(holder); err != nil {

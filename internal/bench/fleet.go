@@ -86,7 +86,8 @@ func redis7Path() string {
 
 // unpackRedis8 returns the path of a Redis that has SET IFEQ.
 func unpackRedis8(root string) (string, error) {
-	cmd := exec.CommandContext(context.Background(), filepath.Join(root, ".ci", "redis-versions"), "redis8")
+	cmd := exec.CommandContext(context.Background(), filepath.Join(root, ".ci", "redis-versions"),
+		"redis8")
 	cmd.Stderr = os.Stderr
 	path, err := cmd.Output()
 	return strings.TrimSpace(string(path)), err

@@ -16,7 +16,10 @@ const (
 )
 
 // The client libraries as they are written.
-var clientNames = map[string]string{impl.Goredis: "go-redis", impl.Rueidis: "rueidis", impl.Etcd: "etcd"}
+var clientNames = map[string]string{
+	impl.Goredis: "go-redis", impl.Rueidis: "rueidis",
+	impl.Etcd: "etcd",
+}
 
 // A line is one of the page: a piece of work with its goals. In names, % stands for the client
 // library, which a line is about in turn.
@@ -46,7 +49,8 @@ type check struct {
 	goal     float64
 }
 
-// best stands for the best peer with the same client library; of a contended key, the best fair one.
+// best stands for the best peer with the same client library; of a contended key, the best fair
+// one.
 const best = "best peer"
 
 const (
@@ -62,7 +66,8 @@ var sizes = []int{1, 16, 128, 1000}
 // lines are the goals of the design, in its order.
 var lines = []line{
 	{
-		work: "S1, R7: CPU a pair, client and server", goal: "≤ 1.15 × floor-fenced at n = 1, 16, 128, 1000",
+		work:     "S1, R7: CPU a pair, client and server",
+		goal:     "≤ 1.15 × floor-fenced at n = 1, 16, 128, 1000",
 		scenario: "S1", n: 128, metric: "cpu", ours: oursPlain, floor: fenced,
 		checks: []check{{ns: sizes, metric: "cpu", against: fenced, most: true, goal: 1.15}},
 	},
@@ -92,7 +97,9 @@ var lines = []line{
 		},
 	},
 	{
-		work: "S1, R8: rate, and server CPU", goal: "≥ 1.05 × raw at n = 1, ≥ 1.0 at 16, 128, 1000; CPU ≤ 1.0 × raw, ≤ 0.8 at n ≥ 128",
+		work: "S1, R8: rate, and server CPU",
+		goal: "≥ 1.05 × raw at n = 1, ≥ 1.0 at 16, 128, 1000; CPU ≤ 1.0 × raw, ≤ " +
+			"0.8 at n ≥ 128",
 		scenario: "S1-R8", n: 128, metric: "rate", ours: oursPlain, floor: "floor-native+%",
 		checks: []check{
 			{ns: []int{1}, metric: "rate", against: raw, goal: 1.05},
@@ -102,7 +109,8 @@ var lines = []line{
 		},
 	},
 	{
-		work: "S2, one process, leases passed on", goal: "≥ 0.2 × a Go channel; ≤ 0.005 commands; shares within 1 %; the same of S3",
+		work:     "S2, one process, leases passed on",
+		goal:     "≥ 0.2 × a Go channel; ≤ 0.005 commands; shares within 1 %; the same of S3",
 		scenario: "S2", n: 64, metric: "rate", ours: oursPlain, floor: "channel",
 		checks: []check{
 			{ns: []int{64}, metric: "rate", against: "channel", goal: 0.2},
@@ -113,7 +121,8 @@ var lines = []line{
 		},
 	},
 	{
-		work: "S2 strict: the store sees each lock", goal: "≥ 0.85 × floor-hand-off, ≥ 1.3 × best fair peer; at 1 ms ≥ 0.9 × PING",
+		work:     "S2 strict: the store sees each lock",
+		goal:     "≥ 0.85 × floor-hand-off, ≥ 1.3 × best fair peer; at 1 ms ≥ 0.9 × PING",
 		scenario: "S2", n: 64, metric: "rate", ours: oursStrict, floor: "floor-hand-off+%",
 		checks: []check{
 			{ns: []int{64}, metric: "rate", against: "floor-hand-off+%", goal: 0.85},
@@ -122,7 +131,8 @@ var lines = []line{
 		},
 	},
 	{
-		work: "S3 strict, 4 processes", goal: "≥ 0.6 × a signal, ≥ 1.4 × best fair peer; at 1 ms ≥ 0.9 × a signal",
+		work:     "S3 strict, 4 processes",
+		goal:     "≥ 0.6 × a signal, ≥ 1.4 × best fair peer; at 1 ms ≥ 0.9 × a signal",
 		scenario: "S3", n: 4, metric: "rate", ours: oursStrict, floor: "signal",
 		checks: []check{
 			{ns: []int{4}, metric: "rate", against: "signal", goal: 0.6},
@@ -131,12 +141,17 @@ var lines = []line{
 		},
 	},
 	{
-		work: "S4, hand-off after 20 ms of silence", goal: "≤ 1.3 signals, at 1 ms ≤ 1.1; 2.0 scripts",
+		work:     "S4, hand-off after 20 ms of silence",
+		goal:     "≤ 1.3 signals, at 1 ms ≤ 1.1; 2.0 scripts",
 		scenario: "S4", n: 2, metric: "p50", ours: oursPlain, floor: "signal",
 		checks: []check{
 			{ns: []int{2}, metric: "p50", against: "signal", most: true, goal: 1.3},
-			{scenario: "S4-1ms", ns: []int{2}, metric: "p50", against: "signal", most: true, goal: 1.1},
-			{ns: []int{2}, metric: "sent", most: true, goal: 2.05}, // one that is counted at an edge of the cell
+			{
+				scenario: "S4-1ms", ns: []int{2}, metric: "p50", against: "signal", most: true,
+				goal: 1.1,
+			},
+			// one that is counted at an edge of the cell
+			{ns: []int{2}, metric: "sent", most: true, goal: 2.05},
 		},
 	},
 	{
@@ -150,12 +165,29 @@ var lines = []line{
 		scenario: "S5-1ms", n: 16, metric: "rate", ours: oursQuorum, floor: "raw-redlock",
 		checks: []check{
 			{ns: []int{16}, metric: "rate", against: "raw-redlock", goal: 0.95},
-			{scenario: "S5-killed-1ms", ns: []int{16}, metric: "rate", against: "raw-redlock", goal: 0.95},
-			{scenario: "S5-hung-1ms", ns: []int{16}, metric: "rate", against: "raw-redlock", goal: 0.95},
+			{
+				scenario: "S5-killed-1ms", ns: []int{16}, metric: "rate", against: "raw-redlock",
+				goal: 0.95,
+			},
+			{
+				scenario: "S5-hung-1ms", ns: []int{16}, metric: "rate", against: "raw-redlock",
+				goal: 0.95,
+			},
 			{ns: []int{16}, metric: "rate", against: "redsync-5+rueidis", goal: 1},
-			{scenario: "S5-killed-1ms", ns: []int{16}, metric: "rate", against: "redsync-5+rueidis", goal: 1.3},
-			{scenario: "S5-hung-1ms", ns: []int{16}, metric: "rate", against: "redsync-5+rueidis", goal: 500},
-			{scenario: "S5-hung-1ms", ns: []int{16}, metric: "max", most: true, worst: true, goal: 20_000},
+			{
+				scenario: "S5-killed-1ms", ns: []int{16}, metric: "rate",
+				against: "redsync-5+rueidis",
+				goal:    1.3,
+			},
+			{
+				scenario: "S5-hung-1ms", ns: []int{16}, metric: "rate",
+				against: "redsync-5+rueidis",
+				goal:    500,
+			},
+			{
+				scenario: "S5-hung-1ms", ns: []int{16}, metric: "max", most: true, worst: true,
+				goal: 20_000,
+			},
 		},
 	},
 	{
@@ -164,7 +196,8 @@ var lines = []line{
 		checks: []check{{ns: []int{16}, metric: "rate", against: "raw-redlock", goal: 1}},
 	},
 	{
-		work: "S6, 5,000 waiters: commands a second", goal: "≤ 500, heap and stack ≤ 8 KiB each; on one key ≤ 2, ≤ 2.5 KiB",
+		work:     "S6, 5,000 waiters: commands a second",
+		goal:     "≤ 500, heap and stack ≤ 8 KiB each; on one key ≤ 2, ≤ 2.5 KiB",
 		scenario: "S6", n: 5000, metric: "idle", ours: oursPlain,
 		checks: []check{
 			{ns: []int{5000}, metric: "idle", most: true, goal: 500},
@@ -175,7 +208,8 @@ var lines = []line{
 	},
 	{
 		work: "S6, 3,000 of one key, shared, permits, re-entrant", goal: "≤ 2 commands a second",
-		scenario: "S6-modes", n: 1, metric: "idle", ours: "holdfast+%-shared", clients: []string{impl.Goredis},
+		scenario: "S6-modes", n: 1, metric: "idle", ours: "holdfast+%-shared",
+		clients: []string{impl.Goredis},
 		checks: []check{
 			{ns: []int{1}, metric: "idle", most: true, goal: 2},
 			{ns: []int{1}, ours: "holdfast+%-permit", metric: "idle", most: true, goal: 2},
@@ -183,11 +217,15 @@ var lines = []line{
 		},
 	},
 	{
-		work: "S7 at 1 ms, ten keys at once, and fifty", goal: "≥ 0.91 × redislock's ObtainMulti, at fifty ≥ 0.77",
+		work:     "S7 at 1 ms, ten keys at once, and fifty",
+		goal:     "≥ 0.91 × redislock's ObtainMulti, at fifty ≥ 0.77",
 		scenario: "S7-1ms", n: 1, metric: "rate", ours: oursPlain + impl.Ten,
 		checks: []check{
 			{ns: []int{1}, metric: "rate", against: "bsm-redislock" + impl.Ten, goal: 0.91},
-			{scenario: "S7-50-1ms", ns: []int{1}, ours: oursPlain + impl.Fifty, metric: "rate", against: "bsm-redislock" + impl.Fifty, goal: 0.77},
+			{
+				scenario: "S7-50-1ms", ns: []int{1}, ours: oursPlain + impl.Fifty, metric: "rate",
+				against: "bsm-redislock" + impl.Fifty, goal: 0.77,
+			},
 		},
 	},
 	{
@@ -201,15 +239,23 @@ var lines = []line{
 	{
 		work: "Allocations of a free pair", goal: "≤ 8 beyond floor-fenced",
 		scenario: "S1", n: 1, metric: "allocs", ours: oursPlain, floor: fenced,
-		checks: []check{{ns: []int{1}, metric: "allocs", against: fenced, minus: true, most: true, goal: 8}},
+		checks: []check{{
+			ns: []int{1}, metric: "allocs", against: fenced, minus: true, most: true,
+			goal: 8,
+		}},
 	},
 	{
 		work: "Tracing, every lock sampled: client CPU a pair", goal: "≤ 12 µs more",
-		scenario: "S1", n: 1, metric: "client", ours: "holdfast+%-traced", floor: oursPlain, clients: []string{impl.Goredis},
-		checks: []check{{ns: []int{1}, metric: "client", against: oursPlain, minus: true, most: true, goal: 12}},
+		scenario: "S1", n: 1, metric: "client", ours: "holdfast+%-traced", floor: oursPlain,
+		clients: []string{impl.Goredis},
+		checks: []check{{
+			ns: []int{1}, metric: "client", against: oursPlain, minus: true,
+			most: true, goal: 12,
+		}},
 	},
 	{
-		work: "A pause of Redis of 100 ms, n = 1000: the longest Lock", goal: "back within 300 ms of it",
+		work:     "A pause of Redis of 100 ms, n = 1000: the longest Lock",
+		goal:     "back within 300 ms of it",
 		scenario: "S1-pause", n: 1000, metric: "max", ours: oursPlain,
 		checks: []check{{ns: []int{1000}, metric: "max", most: true, worst: true, goal: 400_000}},
 	},
@@ -302,7 +348,8 @@ func (b book) check(l line, c check, client string, n int) (Verdict, bool) {
 		if c.minus {
 			return own - other, ok && ok2
 		}
-		return min(own/max(other, 1e-9), 99_999), ok && ok2 // of nothing at all, as of a peer that hangs
+		// Of nothing at all, as of a peer that hangs.
+		return min(own/max(other, 1e-9), 99_999), ok && ok2
 	})
 	if len(values) == 0 {
 		return v, false
@@ -346,7 +393,8 @@ func (r *Result) bestPeers(client, metric string) (fair, unfair string) {
 	contended := strings.HasPrefix(r.Scenario, "S2") || strings.HasPrefix(r.Scenario, "S3")
 	for _, name := range r.names() {
 		im, _ := impl.Named(name)
-		if im.Role != impl.Peer || client != "" && im.Client != client || r.spread(name, "faults").High > 0 {
+		if im.Role != impl.Peer || client != "" && im.Client != client ||
+			r.spread(name, "faults").High > 0 {
 			continue
 		}
 		switch isFair := !contended || r.spread(name, "jain").Median >= fairness; {

@@ -50,17 +50,25 @@ type settings struct {
 
 func parse(args []string) (s settings, err error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.BoolVar(&s.quick, "quick", false, "2 rounds of fewer cells: under 3 minutes, and nothing is decided")
+	f.BoolVar(&s.quick, "quick", false,
+		"2 rounds of fewer cells: under 3 minutes, and nothing is decided")
 	f.IntVar(&s.rounds, "rounds", 0, "valid rounds (default 5, with -quick 2)")
-	f.StringVar(&s.scenario, "scenario", "", "only the scenarios that this regular expression matches as a whole: S1|S2.*")
-	f.StringVar(&s.only, "only", "", "only participants that match this regular expression; floors always run")
+	f.StringVar(&s.scenario, "scenario", "",
+		"only the scenarios that this regular expression matches as a whole: S1|S2.*")
+	f.StringVar(&s.only, "only", "",
+		"only participants that match this regular expression; floors always run")
 	f.StringVar(&s.commit, "before", "", "measure holdfast as of this `commit` beside each of ours")
-	f.StringVar(&s.redis8, "redis8", "", "the `path` of a server with SET IFEQ, instead of what .ci/redis-versions unpacks; - for none")
+	f.StringVar(&s.redis8, "redis8", "",
+		"the `path` of a server with SET IFEQ, instead of what .ci/redis-versions "+
+			"unpacks; - for none")
 	f.StringVar(&s.jsonFile, "json", "", "write the raw run to this `file`")
-	f.StringVar(&s.page, "page", "", "write the page to this `file`, and the picture and the raw run beside it")
+	f.StringVar(&s.page, "page", "",
+		"write the page to this `file`, and the picture and the raw run beside it")
 	f.StringVar(&s.from, "from", "", "measure nothing: read the raw run from this `file`")
-	f.StringVar(&s.profile, "cpuprofile", "", "write a CPU profile of the worker that ran last to this `file`")
-	f.DurationVar(&s.length, "length", 0, "how long each cell is measured, instead of the scenario's own; fewer waiters")
+	f.StringVar(&s.profile, "cpuprofile", "",
+		"write a CPU profile of the worker that ran last to this `file`")
+	f.DurationVar(&s.length, "length", 0,
+		"how long each cell is measured, instead of the scenario's own; fewer waiters")
 	if err := f.Parse(args); err != nil {
 		return s, err
 	}
@@ -78,7 +86,8 @@ func parse(args []string) (s settings, err error) {
 	case f.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
 	case s.page != "" && s.from == "" && part:
-		err = errors.New("the page is of a whole run: no -quick, -scenario, -only, -length or fewer rounds")
+		err = errors.New("the page is of a whole run: no -quick, -scenario, -only, -length " +
+			"or fewer rounds")
 	}
 	return s, err
 }
@@ -222,16 +231,20 @@ func writePage(file string, report *Report) error {
 
 // columns are what tables show of a cell, if it was measured: time is in µs.
 var columns = []string{
-	"rate", "p50", "p99", "max", "jain", "share", "processes", "sent", "executed", "client", "server", "allocs",
+	"rate", "p50", "p99", "max", "jain", "share", "processes", "sent", "executed", "client",
+	"server", "allocs",
 	"heap", "stack", "idle", "holder", "conns", "bytes", "seconds", "errors", "faults",
 }
 
 // table writes the medians of a result.
 func table(w io.Writer, r *Result) {
 	shown := slices.DeleteFunc(slices.Clone(columns), func(c string) bool {
-		return !slices.ContainsFunc(r.names(), func(name string) bool { return r.spread(name, c).N > 0 })
+		return !slices.ContainsFunc(r.names(), func(name string) bool {
+			return r.spread(name, c).N > 0
+		})
 	})
-	fmt.Fprintf(w, "\n## %s, n = %d: %s\n\n%d valid rounds of %d.\n\n", r.Scenario, r.N, r.Title, r.valid(), len(r.Rounds))
+	fmt.Fprintf(w, "\n## %s, n = %d: %s\n\n%d valid rounds of %d.\n\n", r.Scenario, r.N, r.Title,
+		r.valid(), len(r.Rounds))
 	rows := [][]string{append([]string{""}, shown...)}
 	for _, name := range r.names() {
 		row := []string{name}
@@ -243,7 +256,8 @@ func table(w io.Writer, r *Result) {
 			case c == "errors" || c == "faults":
 				row = append(row, number(s.High))
 			case c == "rate":
-				row = append(row, fmt.Sprintf("%s (%s–%s)", number(s.Median), number(s.Low), number(s.High)))
+				row = append(row, fmt.Sprintf("%s (%s–%s)", number(s.Median), number(s.Low),
+					number(s.High)))
 			default:
 				row = append(row, number(s.Median))
 			}
@@ -268,7 +282,8 @@ func verdicts(w io.Writer, report *Report) {
 			sign = "≤ "
 		}
 		rows = append(rows, []string{
-			v.Scenario, fmt.Sprint(v.N), v.Who, v.Metric, interval(v.Measured), v.Against, sign + number(v.Goal), v.Verdict,
+			v.Scenario, fmt.Sprint(v.N), v.Who, v.Metric, interval(v.Measured), v.Against, sign +
+				number(v.Goal), v.Verdict,
 		})
 	}
 	markdown(w, rows)

@@ -69,7 +69,10 @@ func (b *bench) round(s scenario, n, number int, all []participant) Round {
 // run measures a scenario with n, until it has as many valid rounds as asked for, or twice as many
 // in all. With -quick or -length none is made again.
 func (b *bench) run(s scenario, n int) *Result {
-	result := &Result{Scenario: s.name, N: n, Title: s.title, Counts: s.counts, Relay: s.mode == worker.Relay}
+	result := &Result{
+		Scenario: s.name, N: n, Title: s.title, Counts: s.counts,
+		Relay: s.mode == worker.Relay,
+	}
 	all := b.participants(s)
 	if len(all) == 0 {
 		return nil
@@ -93,7 +96,8 @@ func (b *bench) run(s scenario, n int) *Result {
 			good++
 			verdict = "valid"
 		}
-		fmt.Fprintf(b.log, "%s n=%d: round %d %s, others took %.1f %%\n", s.name, n, number+1, verdict, 100*r.Others)
+		fmt.Fprintf(b.log, "%s n=%d: round %d %s, others took %.1f %%\n", s.name, n, number+1,
+			verdict, 100*r.Others)
 	}
 	return result
 }
@@ -167,7 +171,9 @@ func (r *Result) names() (all []string) {
 		}
 	}
 	order := func(name string) int {
-		return slices.IndexFunc(impl.All(), func(im impl.Impl) bool { return im.Name == current(name) })
+		return slices.IndexFunc(impl.All(), func(im impl.Impl) bool {
+			return im.Name == current(name)
+		})
 	}
 	slices.SortStableFunc(all, func(a, b string) int {
 		if d := order(a) - order(b); d != 0 {

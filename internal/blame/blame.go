@@ -108,8 +108,8 @@ func (ks *Keys) Begin(name string, h *Hold) {
 	h.key.add(h)
 }
 
-// End ends a hold of this process, and returns how many of this process have waited meanwhile, and how
-// many of those that still do the store does not know of.
+// End ends a hold of this process, and returns how many of this process have waited meanwhile, and
+// how many of those that still do the store does not know of.
 func (ks *Keys) End(h *Hold, now time.Time) (waiters, joined int) {
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
@@ -133,8 +133,9 @@ func (ks *Keys) Wait(name string, named backend.Meta, of any, joined bool) *Wait
 	return w
 }
 
-// Done ends a wait, and returns who was in its way and when, the longest first. Of another process's
-// hold that is what is known: one that was named once, and never told of, is an interval of no length.
+// Done ends a wait, and returns who was in its way and when, the longest first. Of another
+// process's hold that is what is known: one that was named once, and never told of, is an interval
+// of no length.
 func (ks *Keys) Done(w *Wait, now time.Time) (all []Interval) {
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
@@ -163,9 +164,9 @@ func (ks *Keys) Done(w *Wait, now time.Time) (all []Interval) {
 	return all
 }
 
-// apart has nobody be in the way beside an exclusive hold of this process: that ends when its Unlock is told of, which
-// may be after the next one has begun, and what the store has said of another may be told of late. Such a
-// hold within another is by the same owner.
+// apart has nobody be in the way beside an exclusive hold of this process: that ends when its
+// Unlock is told of, which may be after the next one has begun, and what the store has said of
+// another may be told of late. Such a hold within another is by the same owner.
 func apart(all []Interval) []Interval {
 	var alone []*Interval // one after the other
 	slices.SortStableFunc(all, func(a, b Interval) int { return a.From.Compare(b.From) })
@@ -204,15 +205,19 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Gaps says how much of a wait nobody held, as one lease or the key was handed on meanwhile, and of how much
-// nothing is known. passed says that the wait ended with such a lease, and not by an answer of the store.
+// Gaps says how much of a wait nobody held, as one lease or the key was handed on meanwhile, and of
+// how much nothing is known. passed says that the wait ended with such a lease, and not by an
+// answer of the store.
 func Gaps(all []Interval, since, end time.Time, passed bool) (unheld, unknown time.Duration) {
-	all = slices.SortedFunc(slices.Values(all), func(a, b Interval) int { return a.From.Compare(b.From) })
+	all = slices.SortedFunc(slices.Values(all), func(a, b Interval) int {
+		return a.From.Compare(b.From)
+	})
 	var last *Hold
 	for i := range all {
 		who := &all[i].Who
 		if gap := all[i].From.Sub(since); gap > 0 {
-			if last != nil && (last.Told && who.Told || last.Here != nil && who.Here != nil && last.Meta == who.Meta) {
+			if last != nil && (last.Told && who.Told || last.Here != nil && who.Here != nil &&
+				last.Meta == who.Meta) {
 				unheld += gap
 			} else {
 				unknown += gap
@@ -246,11 +251,11 @@ func (ks *Keys) Named(name string, m backend.Meta, asks any) {
 }
 
 // Told takes note of those who held the key until now, when it was handed over to this process, as
-// far as they told it: for how long each held, but not when, so the times are counted back from now. queued says
-// that this process was in the store's queue, of which releases are told.
+// far as they told it: for how long each held, but not when, so the times are counted back from
+// now. queued says that this process was in the store's queue, of which releases are told.
 //
-// Who was named by the store held then already. So it ended no later than after as long, and what is
-// told of from before it was over when it was named.
+// Who was named by the store held then already. So it ended no later than after as long, and what
+// is told of from before it was over when it was named.
 func (ks *Keys) Told(name string, before []backend.Past, queued bool) {
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
@@ -282,7 +287,8 @@ func (ks *Keys) Told(name string, before []backend.Past, queued bool) {
 				end = later(most, h.seen)
 			}
 		}
-		h.Meta, h.Token, h.From, h.to, h.seen, h.Told, h.Knew = past.Meta, past.Token, from, end, end, true, queued
+		h.Meta, h.Token, h.From, h.to, h.seen, h.Told, h.Knew = past.Meta, past.Token, from, end,
+			end, true, queued
 		if named {
 			break
 		}
@@ -291,14 +297,16 @@ func (ks *Keys) Told(name string, before []backend.Past, queued bool) {
 	k.close()
 }
 
-// gap is how long a hand-over took, from the end of a hold to the grant of the next token, if that can
-// be told: tokens of Redis, of a folder and of memory are readings of their clock in microseconds.
+// gap is how long a hand-over took, from the end of a hold to the grant of the next token, if that
+// can be told: tokens of Redis, of a folder and of memory are readings of their clock in
+// microseconds.
 func gap(past backend.Past, next uint64) time.Duration {
 	const most = 100 * time.Millisecond // more is another kind of token, or one that was lifted
 	if past.Token == 0 || next <= past.Token {
 		return 0
 	}
-	if d := time.Duration(next-past.Token)*time.Microsecond - past.For; d > 0 && d < most { //nolint:gosec // a clock's difference
+	//nolint:gosec // a clock's difference
+	if d := time.Duration(next-past.Token)*time.Microsecond - past.For; d > 0 && d < most {
 		return d
 	}
 	return 0
@@ -361,8 +369,8 @@ func (k *Key) find(m backend.Meta) *Hold {
 	return nil
 }
 
-// same reports whether two claims are one: a claim is told from others of its process by when it was
-// made and by its trace, as its span may change while it waits.
+// same reports whether two claims are one: a claim is told from others of its process by when it
+// was made and by its trace, as its span may change while it waits.
 func same(a, b backend.Meta) bool {
 	return a.PID == b.PID && a.Host == b.Host && a.Since.Equal(b.Since) && trace(a) == trace(b)
 }
@@ -385,7 +393,8 @@ func (k *Key) add(h *Hold) {
 	k.Holds = append(k.Holds, h)
 }
 
-// close ends the holds of other processes that were named and not told of, at what is known of them.
+// close ends the holds of other processes that were named and not told of, at what is known of
+// them.
 func (k *Key) close() {
 	for _, h := range k.Holds {
 		if h.Here == nil && !h.Over() {

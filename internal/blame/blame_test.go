@@ -30,8 +30,8 @@ func check(t *testing.T, all []Interval, want ...int) {
 	}
 }
 
-// Who was named has held until it was last named, or for as long as it is told of. What nobody tells
-// of is not known.
+// Who was named has held until it was last named, or for as long as it is told of. What nobody
+// tells of is not known.
 func TestWhoHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ks Keys
@@ -46,12 +46,16 @@ func TestWhoHeld(t *testing.T) {
 		second(4)
 		// 3 and 4 have held since, and 2 for a second before. 1 was over then.
 		ks.Told("k", []backend.Past{
-			{Meta: meta(1), For: time.Hour}, {Meta: meta(2), For: time.Second}, {Meta: meta(3), For: time.Second}, {Meta: meta(4), For: 2 * time.Second},
+			{Meta: meta(1), For: time.Hour},
+			{Meta: meta(2), For: time.Second},
+			{Meta: meta(3), For: time.Second},
+			{Meta: meta(4), For: 2 * time.Second},
 		}, true)
 		mine := &Hold{Meta: meta(0), Here: t, From: time.Now()}
 		all := ks.Done(first, time.Now())
 		check(t, all, 1, 2, 4, 2, 2, 1, 3, 1)
-		if unheld, unknown := Gaps(all, began, time.Now(), false); unheld != 0 || unknown != time.Second {
+		if unheld, unknown := Gaps(all, began, time.Now(), false); unheld != 0 ||
+			unknown != time.Second {
 			t.Errorf("nobody held for %v, not known for %v", unheld, unknown)
 		}
 		ks.Begin("k", mine)
@@ -72,7 +76,10 @@ func TestWhoHeld(t *testing.T) {
 		ks.End(next, time.Now())
 		all = ks.Done(late, time.Now().Add(time.Second))
 		check(t, all, 0, 5, 4, 2, 2, 1, 3, 1, 0, 1, 1, 0)
-		for passed, want := range map[bool]time.Duration{false: time.Second, true: 2 * time.Second} {
+		for passed, want := range map[bool]time.Duration{
+			false: time.Second,
+			true:  2 * time.Second,
+		} {
 			unheld, unknown := Gaps(all, late.Since, time.Now().Add(time.Second), passed)
 			if unheld != want || unknown != 3*time.Second-want {
 				t.Errorf("passed %v: nobody held for %v, not known for %v", passed, unheld, unknown)
@@ -90,16 +97,41 @@ func TestWhatIsNotKnown(t *testing.T) {
 		before []backend.Past
 		want   []int
 	}{
-		"named, and no more":                 {1, nil, []int{1, 0}},
-		"another is told of":                 {1, []backend.Past{{Meta: meta(2), For: time.Second}}, []int{2, 1, 1, 0}},
-		"for longer than the wait":           {0, []backend.Past{{Meta: meta(2), For: time.Hour}}, []int{2, 3}},
-		"for longer than since it was named": {1, []backend.Past{{Meta: meta(1), For: time.Hour}}, []int{1, 3}},
-		"for less":                           {1, []backend.Past{{Meta: meta(1), For: time.Second}, {Meta: meta(2), For: time.Second}}, []int{1, 1, 2, 1}},
+		"named, and no more": {1, nil, []int{1, 0}},
+		"another is told of": {
+			1,
+			[]backend.Past{{Meta: meta(2), For: time.Second}},
+			[]int{2, 1, 1, 0},
+		},
+		"for longer than the wait": {
+			0,
+			[]backend.Past{{Meta: meta(2), For: time.Hour}},
+			[]int{2, 3},
+		},
+		"for longer than since it was named": {
+			1,
+			[]backend.Past{{Meta: meta(1), For: time.Hour}},
+			[]int{1, 3},
+		},
+		"for less": {1, []backend.Past{
+			{Meta: meta(1), For: time.Second},
+			{Meta: meta(2), For: time.Second},
+		}, []int{1, 1, 2, 1}},
 		"an earlier one, which was over": {
-			1, []backend.Past{{Meta: meta(3), For: time.Hour}, {Meta: meta(1), For: 2 * time.Second}, {Meta: meta(2), For: time.Second}}, []int{1, 2, 2, 1},
+			1,
+			[]backend.Past{
+				{Meta: meta(3), For: time.Hour},
+				{Meta: meta(1), For: 2 * time.Second},
+				{Meta: meta(2), For: time.Second},
+			},
+			[]int{1, 2, 2, 1},
 		},
 		"hand-overs take time, too": { // a second is nobody's
-			1, []backend.Past{{Meta: meta(3), For: time.Second}, {Meta: meta(1), For: time.Second}, {Meta: meta(2), For: time.Second}}, []int{1, 1, 2, 1},
+			1, []backend.Past{
+				{Meta: meta(3), For: time.Second},
+				{Meta: meta(1), For: time.Second},
+				{Meta: meta(2), For: time.Second},
+			}, []int{1, 1, 2, 1},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,8 +150,9 @@ func TestWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-// Nobody is in the way beside an exclusive hold of this process, however late its end, or what the store says of another, is told. Holds
-// of an owner within one another are one, and readers hold together.
+// Nobody is in the way beside an exclusive hold of this process, however late its end, or what the
+// store says of another, is told. Holds of an owner within one another are one, and readers hold
+// together.
 func TestNobodyBesideAHold(t *testing.T) {
 	type hold struct{ pid, from, to int }
 	for name, c := range map[string]struct {
@@ -127,25 +160,56 @@ func TestNobodyBesideAHold(t *testing.T) {
 		named []hold // of others
 		want  []hold
 	}{
-		"ends late":                  {holds: []hold{{10, 0, 5}, {11, 3, 8}}, want: []hold{{10, 0, 3}, {11, 3, 8}}},
-		"two of them":                {holds: []hold{{10, 0, 5}, {11, 3, 8}, {12, 4, 9}}, want: []hold{{10, 0, 3}, {11, 3, 4}, {12, 4, 9}}},
-		"by the same owner":          {holds: []hold{{10, 0, 8}, {11, 3, 5}}, want: []hold{{10, 0, 8}}},
-		"readers":                    {holds: []hold{{-10, 0, 5}, {-11, 3, 8}}, want: []hold{{-10, 0, 5}, {-11, 3, 8}}},
-		"another named before":       {holds: []hold{{10, 2, 6}}, named: []hold{{1, 0, 3}}, want: []hold{{1, 0, 2}, {10, 2, 6}}},
-		"another named too soon":     {holds: []hold{{10, 1, 6}}, named: []hold{{1, 4, 8}}, want: []hold{{10, 1, 6}, {1, 6, 8}}},
-		"another named meanwhile":    {holds: []hold{{10, 1, 6}}, named: []hold{{1, 3, 4}}, want: []hold{{10, 1, 6}, {1, 6, 6}}},
-		"another, and then the next": {holds: []hold{{10, 0, 5}, {11, 6, 9}}, named: []hold{{1, 4, 7}}, want: []hold{{10, 0, 5}, {1, 5, 6}, {11, 6, 9}}},
+		"ends late": {
+			holds: []hold{{10, 0, 5}, {11, 3, 8}},
+			want:  []hold{{10, 0, 3}, {11, 3, 8}},
+		},
+		"two of them": {
+			holds: []hold{{10, 0, 5}, {11, 3, 8}, {12, 4, 9}},
+			want:  []hold{{10, 0, 3}, {11, 3, 4}, {12, 4, 9}},
+		},
+		"by the same owner": {
+			holds: []hold{{10, 0, 8}, {11, 3, 5}},
+			want:  []hold{{10, 0, 8}},
+		},
+		"readers": {
+			holds: []hold{{-10, 0, 5}, {-11, 3, 8}},
+			want:  []hold{{-10, 0, 5}, {-11, 3, 8}},
+		},
+		"another named before": {
+			holds: []hold{{10, 2, 6}}, named: []hold{{1, 0, 3}},
+			want: []hold{{1, 0, 2}, {10, 2, 6}},
+		},
+		"another named too soon": {
+			holds: []hold{{10, 1, 6}}, named: []hold{{1, 4, 8}},
+			want: []hold{{10, 1, 6}, {1, 6, 8}},
+		},
+		"another named meanwhile": {
+			holds: []hold{{10, 1, 6}}, named: []hold{{1, 3, 4}},
+			want: []hold{{10, 1, 6}, {1, 6, 6}},
+		},
+		"another, and then the next": {
+			holds: []hold{{10, 0, 5}, {11, 6, 9}},
+			named: []hold{{1, 4, 7}}, want: []hold{{10, 0, 5}, {1, 5, 6}, {11, 6, 9}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all []Interval
 			began := time.Now()
 			at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
 			for _, h := range slices.Concat(c.holds, c.named) {
-				all = append(all, Interval{Hold{Meta: meta(h.pid), Alone: h.pid >= 10}, at(h.from), at(h.to)})
+				all = append(all, Interval{
+					Hold{Meta: meta(h.pid), Alone: h.pid >= 10},
+					at(h.from),
+					at(h.to),
+				})
 			}
 			var got []hold
 			for _, i := range apart(all) {
-				got = append(got, hold{i.Who.Meta.PID, int(i.From.Sub(began).Seconds()), int(i.To.Sub(began).Seconds())})
+				got = append(got, hold{
+					i.Who.Meta.PID, int(i.From.Sub(began).Seconds()),
+					int(i.To.Sub(began).Seconds()),
+				})
 			}
 			if !slices.Equal(got, c.want) {
 				t.Errorf("%v, want %v", got, c.want)
@@ -154,8 +218,8 @@ func TestNobodyBesideAHold(t *testing.T) {
 	}
 }
 
-// Who is named again after another was is not said to have held meanwhile. Who is named again after its end was told of goes on: not
-// every wake-up is because of an end.
+// Who is named again after another was is not said to have held meanwhile. Who is named again after
+// its end was told of goes on: not every wake-up is because of an end.
 func TestNamedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ks Keys
@@ -173,7 +237,8 @@ func TestNamedInTurn(t *testing.T) {
 		}
 		var got []string
 		for _, i := range ks.Done(w, time.Now()) {
-			got = append(got, fmt.Sprint(i.Who.Meta.PID, " ", i.From.Sub(began), " ", i.To.Sub(began)))
+			got = append(got, fmt.Sprint(i.Who.Meta.PID, " ", i.From.Sub(began), " ",
+				i.To.Sub(began)))
 		}
 		slices.Sort(got)
 		if want := []string{"1 0s 1s", "1 3s 4s", "2 2s 2s", "3 4s 8s"}; !slices.Equal(got, want) {
@@ -216,7 +281,8 @@ func TestNextKey(t *testing.T) {
 		w = ks.Wait("m", backend.Meta{}, nil, false)
 		ks.Each(func(k *Key) {
 			if k.Name != "m" || k.Holder() != nil || k.Asks != nil || len(k.Waits) != 1 {
-				t.Errorf("%s is held by %+v, %v asks, %d wait", k.Name, k.Holder(), k.Asks, len(k.Waits))
+				t.Errorf("%s is held by %+v, %v asks, %d wait", k.Name, k.Holder(), k.Asks,
+					len(k.Waits))
 			}
 		})
 		time.Sleep(time.Second)

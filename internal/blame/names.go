@@ -15,8 +15,9 @@ const (
 	longestName = 80 // bytes: what DNS allows for one, and a process number
 )
 
-// Names are the values of an attribute, the first that come, so that a name that differs in each key or
-// pod does not become a million time series. The zero Names is ready for use, by many goroutines.
+// Names are the values of an attribute, the first that come, so that a name that differs in each
+// key or pod does not become a million time series. The zero Names is ready for use, by many
+// goroutines.
 type Names struct {
 	mu    sync.Mutex
 	known map[string]string

@@ -1,5 +1,5 @@
-// Package counting has a memory count its tokens as etcd does (docs/adr/etcd.md), for simulations of a
-// quorum: without a date, from the minimum that a claim asks for, and never forgetting.
+// Package counting has a memory count its tokens as etcd does (docs/adr/etcd.md), for simulations
+// of a quorum: without a date, from the minimum that a claim asks for, and never forgetting.
 package counting
 
 import (
@@ -12,7 +12,8 @@ import (
 type Store struct {
 	*simstore.Store
 
-	Deaf bool // removes the safeguard: it says the minimum that it was asked for, and does not keep it
+	// removes the safeguard: it says the minimum that it was asked for, and does not keep it
+	Deaf bool
 
 	told map[string]bool // by Claim.ID: those that were granted and told
 }

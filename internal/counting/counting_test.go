@@ -20,7 +20,10 @@ func TestCounts(t *testing.T) {
 		s := &Store{Store: simstore.New(simstore.Config{Now: now}), Deaf: deaf}
 		acquire := func(least uint64) uint64 {
 			t.Helper()
-			c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Second, MinToken: least}
+			c := backend.Claim{
+				Key: "k", Owner: backend.NewOwner(), TTL: time.Second,
+				MinToken: least,
+			}
 			g, err := s.Acquire(c)
 			if err != nil {
 				t.Fatal(err)
@@ -56,6 +59,7 @@ func TestCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := s.Acquire(c); err != nil || again.Token != c.MinToken {
-		t.Errorf("a repeat with the minimum that it was raised to is told %d, %v; want %d", again.Token, err, c.MinToken)
+		t.Errorf("a repeat with the minimum that it was raised to is told %d, %v; want %d",
+			again.Token, err, c.MinToken)
 	}
 }

@@ -101,17 +101,25 @@ func (j job) hold(ctx context.Context) (*locker.Guard[struct{}], stock, error) {
 //
 // covers: K4, K5, G8
 func TestPausedHolder(t *testing.T) {
-	redisServer, etcd, postgres := testserver.Redis(t), testserver.Etcd(t), testserver.Postgres(t).URL()
+	redisServer, etcd, postgres := testserver.Redis(t), testserver.Etcd(t),
+		testserver.Postgres(t).URL()
 	srv := httptest.NewServer(shop())
 	t.Cleanup(srv.Close)
-	locks := map[string]string{"etcd": "etcd://" + etcd.Addr(), "rueidis": "rueidis://" + redisServer.Addr()}
-	t.Run("all", func(t *testing.T) { // returns when the parallel ones have ended, before the servers do
+	locks := map[string]string{
+		"etcd":    "etcd://" + etcd.Addr(),
+		"rueidis": "rueidis://" + redisServer.Addr(),
+	}
+	// Returns when the parallel ones have ended, before the servers do.
+	t.Run("all", func(t *testing.T) {
 		for kind := range stocks {
 			for _, naive := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/naive=%v", kind, naive), func(t *testing.T) {
 					t.Parallel()
 					key := strings.ReplaceAll(kind, " ", "-") + strconv.FormatBool(naive)
-					j := job{Kind: kind, Lock: "redis://" + redisServer.Addr(), Key: key, Naive: naive}
+					j := job{
+						Kind: kind, Lock: "redis://" + redisServer.Addr(), Key: key,
+						Naive: naive,
+					}
 					if lock := locks[kind]; lock != "" {
 						j.Lock = lock
 					}

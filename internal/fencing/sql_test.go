@@ -18,10 +18,14 @@ import (
 // databases runs a test on each.
 func databases(t *testing.T, test func(t *testing.T, db *sql.DB)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, prepared(t, "sqlite", sqliteFile(t), "sku")) })
-	t.Run("postgres", func(t *testing.T) { test(t, prepared(t, "pgx", testserver.Postgres(t).URL(), "sku")) })
+	t.Run("postgres", func(t *testing.T) {
+		test(t, prepared(t, "pgx", testserver.Postgres(t).URL(), "sku"))
+	})
 }
 
-func admit(ctx context.Context, db *sql.DB, key string, token uint64, do func(*sql.Tx) error) error {
+func admit(ctx context.Context, db *sql.DB, key string, token uint64,
+	do func(*sql.Tx) error,
+) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -58,16 +62,20 @@ func TestAdmit(t *testing.T) {
 			{"a", newest + 1, backend.ErrInvalid},
 			{"a", 0, backend.ErrInvalid},
 		} {
-			if err := admit(t.Context(), db, step.key, step.token, nothing); !errors.Is(err, step.want) {
+			if err := admit(t.Context(), db, step.key, step.token, nothing); !errors.Is(err,
+				step.want) {
 				t.Errorf("%+v: %v", step, err)
 			}
 		}
 		// The driver would not have sent one that does not fit.
-		if _, err := db.ExecContext(t.Context(), `UPDATE stock SET token = $1`, newest+1); err == nil {
+		if _, err := db.ExecContext(t.Context(), `UPDATE stock SET token = $1`,
+			newest+1); err == nil {
 			t.Error("a token of 2^63 was stored")
 		}
 		own := errors.New("own")
-		if err := admit(t.Context(), db, "c", 9, func(*sql.Tx) error { return own }); !errors.Is(err, own) {
+		if err := admit(t.Context(), db, "c", 9, func(*sql.Tx) error {
+			return own
+		}); !errors.Is(err, own) {
 			t.Error(err)
 		}
 		if err := admit(t.Context(), db, "c", 8, nothing); err != nil {
@@ -88,13 +96,15 @@ func TestAdmitUnderLoad(t *testing.T) {
 					err := admit(t.Context(), db, "sku", token, func(tx *sql.Tx) error {
 						var units int
 						var last uint64
-						if err := tx.QueryRowContext(t.Context(), `SELECT units, token FROM stock`).Scan(&units, &last); err != nil {
+						if err := tx.QueryRowContext(t.Context(),
+							`SELECT units, token FROM stock`).Scan(&units, &last); err != nil {
 							return err
 						}
 						if last > token {
 							t.Errorf("%d was let in after %d", token, last)
 						}
-						_, err := tx.ExecContext(t.Context(), `UPDATE stock SET units = $1, token = $2`, units+1, token)
+						_, err := tx.ExecContext(t.Context(),
+							`UPDATE stock SET units = $1, token = $2`, units+1, token)
 						return err
 					})
 					switch {
@@ -107,7 +117,8 @@ func TestAdmitUnderLoad(t *testing.T) {
 		}
 		tasks.Wait()
 		var units, last int
-		if err := db.QueryRowContext(t.Context(), `SELECT units, token FROM stock`).Scan(&units, &last); err != nil {
+		if err := db.QueryRowContext(t.Context(), `SELECT units, token FROM stock`).Scan(&units,
+			&last); err != nil {
 			t.Fatal(err)
 		}
 		if last != 100 || units == 0 {
@@ -119,7 +130,8 @@ func TestAdmitUnderLoad(t *testing.T) {
 // A holder that stops in the middle of its transaction keeps the next one waiting for as long as
 // the database lets it, and then its transaction is gone.
 func TestStoppedInTransaction(t *testing.T) {
-	db := prepared(t, "pgx", testserver.Postgres(t).URL()+"&idle_in_transaction_session_timeout=500", "sku")
+	db := prepared(t, "pgx",
+		testserver.Postgres(t).URL()+"&idle_in_transaction_session_timeout=500", "sku")
 	stopped, err := db.BeginTx(t.Context(), nil)
 	ok(t, err)
 	ok(t, fence.Admit(t.Context(), stopped, "sku", 1))
@@ -152,14 +164,16 @@ func ExampleExec() {
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1) // each connection would have a memory of its own
-	_, err = db.ExecContext(ctx, `CREATE TABLE stock (sku TEXT PRIMARY KEY, units BIGINT, token BIGINT NOT NULL DEFAULT 0);
+	_, err = db.ExecContext(ctx, `
+		CREATE TABLE stock (sku TEXT PRIMARY KEY, units BIGINT, token BIGINT NOT NULL DEFAULT 0);
 		INSERT INTO stock (sku, units) VALUES ('sku-1', 10)`)
 	if err != nil {
 		panic(err)
 	}
 	write := func(token uint64, left int) error {
 		_, err := fence.Exec(ctx, db, "sku-1", token,
-			`UPDATE stock SET units = $1, token = $2 WHERE sku = $3 AND token <= $2`, left, token, "sku-1")
+			`UPDATE stock SET units = $1, token = $2 WHERE sku = $3 AND token <= $2`, left, token,
+			"sku-1")
 		return err
 	}
 	fmt.Println(write(7, 9))

@@ -33,7 +33,8 @@ type stock struct {
 }
 
 // stocks are the ways to fence one. data says where it is.
-var stocks = map[string]func(ctx context.Context, b backend.Backend, data string, h locker.Hold) (stock, error){
+var stocks = map[string]func(ctx context.Context, b backend.Backend, data string,
+	h locker.Hold) (stock, error){
 	"http":         overHTTP,
 	"sqlite row":   inRow("sqlite"),
 	"sqlite tx":    inTx("sqlite"),
@@ -47,7 +48,8 @@ var stocks = map[string]func(ctx context.Context, b backend.Backend, data string
 func overHTTP(_ context.Context, _ backend.Backend, url string, h locker.Hold) (stock, error) {
 	client := &http.Client{Transport: fence.Transport{Token: h.Token}}
 	do := func(ctx context.Context, c *http.Client, method, path, content string) (string, error) {
-		r, err := http.NewRequestWithContext(ctx, method, url+path+h.Key, strings.NewReader(content))
+		r, err := http.NewRequestWithContext(ctx, method, url+path+h.Key,
+			strings.NewReader(content))
 		if err != nil {
 			return "", err
 		}
@@ -102,7 +104,9 @@ func shop() http.Handler {
 		_, _ = fmt.Fprint(w, now)
 	})
 	mux := http.NewServeMux()
-	mux.Handle("/fenced/", fence.Handler(new(fence.Gate), func(r *http.Request) string { return r.URL.Path }, serve))
+	mux.Handle("/fenced/", fence.Handler(new(fence.Gate), func(r *http.Request) string {
+		return r.URL.Path
+	}, serve))
 	mux.Handle("/naive/", serve)
 	return mux
 }
@@ -120,7 +124,8 @@ func naiveSQL(db *sql.DB, sku string) func(ctx context.Context, left int) error 
 }
 
 // inRow has a column for the token beside the data: one statement checks and writes.
-func inRow(driver string) func(context.Context, backend.Backend, string, locker.Hold) (stock, error) {
+func inRow(driver string) func(context.Context, backend.Backend, string,
+	locker.Hold) (stock, error) {
 	return func(_ context.Context, _ backend.Backend, data string, h locker.Hold) (stock, error) {
 		db, err := opened(driver, data)
 		return stock{
@@ -128,13 +133,15 @@ func inRow(driver string) func(context.Context, backend.Backend, string, locker.
 				_, err = fence.Exec(ctx, db, h.Key, h.Token,
 					`UPDATE stock SET token = $1 WHERE sku = $2 AND token <= $1`, h.Token, h.Key)
 				if err == nil {
-					err = db.QueryRowContext(ctx, `SELECT units FROM stock WHERE sku = $1`, h.Key).Scan(&left)
+					err = db.QueryRowContext(ctx, `SELECT units FROM stock WHERE sku = $1`,
+						h.Key).Scan(&left)
 				}
 				return left, err
 			},
 			write: func(ctx context.Context, left int) error {
 				_, err := fence.Exec(ctx, db, h.Key, h.Token,
-					`UPDATE stock SET units = $1, token = $2 WHERE sku = $3 AND token <= $2`, left, h.Token, h.Key)
+					`UPDATE stock SET units = $1, token = $2 WHERE sku = $3 AND token <= $2`, left,
+					h.Token, h.Key)
 				return err
 			},
 			naive: naiveSQL(db, h.Key),
@@ -144,7 +151,8 @@ func inRow(driver string) func(context.Context, backend.Backend, string, locker.
 }
 
 // inTx has a table for tokens, and guards transactions.
-func inTx(driver string) func(context.Context, backend.Backend, string, locker.Hold) (stock, error) {
+func inTx(driver string) func(context.Context, backend.Backend, string,
+	locker.Hold) (stock, error) {
 	return func(_ context.Context, _ backend.Backend, data string, h locker.Hold) (stock, error) {
 		db, err := opened(driver, data)
 		fenced := func(ctx context.Context, do func(tx *sql.Tx) error) error {
@@ -164,13 +172,15 @@ func inTx(driver string) func(context.Context, backend.Backend, string, locker.H
 		return stock{
 			read: func(ctx context.Context) (left int, err error) {
 				err = fenced(ctx, func(tx *sql.Tx) error {
-					return tx.QueryRowContext(ctx, `SELECT units FROM stock WHERE sku = $1`, h.Key).Scan(&left)
+					return tx.QueryRowContext(ctx, `SELECT units FROM stock WHERE sku = $1`,
+						h.Key).Scan(&left)
 				})
 				return left, err
 			},
 			write: func(ctx context.Context, left int) error {
 				return fenced(ctx, func(tx *sql.Tx) error {
-					_, err := tx.ExecContext(ctx, `UPDATE stock SET units = $1 WHERE sku = $2`, left, h.Key)
+					_, err := tx.ExecContext(ctx, `UPDATE stock SET units = $1 WHERE sku = $2`,
+						left, h.Key)
 					return err
 				})
 			},
@@ -195,14 +205,21 @@ func inRedis(_ context.Context, b backend.Backend, addr string, h locker.Hold) (
 			}
 			return strconv.Atoi(text)
 		},
-		write: func(ctx context.Context, left int) error { return data.Set(ctx, key, strconv.Itoa(left)) },
-		naive: func(ctx context.Context, left int) error { return past.Set(ctx, key, left, 0).Err() },
+		write: func(ctx context.Context, left int) error {
+			return data.Set(ctx, key, strconv.Itoa(left))
+		},
+		naive: func(ctx context.Context, left int) error {
+			return past.Set(ctx, key, left, 0).Err()
+		},
 		close: past.Close,
 	}, nil
 }
 
 func inEtcd(ctx context.Context, b backend.Backend, endpoint string, h locker.Hold) (stock, error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{endpoint},
+		Logger:    zap.NewNop(),
+	})
 	if err != nil {
 		return stock{}, err
 	}
@@ -224,7 +241,8 @@ func inEtcd(ctx context.Context, b backend.Backend, endpoint string, h locker.Ho
 			return strconv.Atoi(string(reply.Kvs[0].Value))
 		},
 		write: func(ctx context.Context, left int) error {
-			reply, err := client.Txn(ctx).If(proof).Then(clientv3.OpPut(key, strconv.Itoa(left))).Commit()
+			reply, err := client.Txn(ctx).If(proof).Then(clientv3.OpPut(key,
+				strconv.Itoa(left))).Commit()
 			if err == nil && !reply.Succeeded {
 				err = fence.ErrStale
 			}
@@ -256,12 +274,14 @@ func prepared(t *testing.T, driver, data, sku string) *sql.DB {
 			t.Fatal(err)
 		}
 	}
-	if _, err := db.ExecContext(t.Context(), `INSERT INTO stock (sku, units) VALUES ($1, 0)`, sku); err != nil {
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO stock (sku, units) VALUES ($1, 0)`,
+		sku); err != nil {
 		t.Fatal(err)
 	}
 	return db
 }
 
 func sqliteFile(t *testing.T) string {
-	return "file:" + t.TempDir() + "/shop.db?_pragma=busy_timeout(20000)&_pragma=journal_mode(wal)&_txlock=immediate"
+	return "file:" + t.TempDir() +
+		"/shop.db?_pragma=busy_timeout(20000)&_pragma=journal_mode(wal)&_txlock=immediate"
 }

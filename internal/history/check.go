@@ -63,7 +63,9 @@ func Join(violations []Violation) error {
 // byKey splits events into those of each key, in order of start, the keys in order of name.
 func byKey(events []Event) [][]Event {
 	sorted := slices.Clone(events)
-	slices.SortFunc(sorted, func(a, b Event) int { return cmp.Or(cmp.Compare(a.Key, b.Key), byStart(a, b)) })
+	slices.SortFunc(sorted, func(a, b Event) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), byStart(a, b))
+	})
 	var keys [][]Event
 	for len(sorted) > 0 {
 		n := slices.IndexFunc(sorted, func(e Event) bool { return e.Key != sorted[0].Key })
@@ -79,7 +81,8 @@ func byKey(events []Event) [][]Event {
 // byStart orders by start, and what starts together by end and token, so that results do not depend
 // on input order.
 func byStart(a, b Event) int {
-	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End), cmp.Compare(a.Token, b.Token))
+	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End),
+		cmp.Compare(a.Token, b.Token))
 }
 
 // overlaps sweeps over the starts, and takes out whoever has ended by then.
@@ -98,7 +101,8 @@ func overlaps(events []Event, capacity int) []Violation {
 		used += e.weight()
 		switch {
 		case e.weight() > capacity:
-			found = append(found, Violation{fmt.Sprintf("weight %d exceeds the capacity %d", e.weight(), capacity), e, e})
+			found = append(found, Violation{fmt.Sprintf("weight %d exceeds the capacity %d",
+				e.weight(), capacity), e, e})
 		case used > capacity: // safeguard: judge-overlap
 			found = append(found, Violation{excess(before, capacity, longest, e), longest, e})
 		}
@@ -114,7 +118,8 @@ func excess(before, capacity int, a, b Event) string {
 	if capacity == 1 {
 		return fmt.Sprintf("%q has two holders for %v", b.Key, together)
 	}
-	return fmt.Sprintf("%q is held over its capacity of %d for up to %v: %d were taken, among them A's, when B took %d",
+	return fmt.Sprintf("%q is held over its capacity of %d for up to %v: %d were taken, among "+
+		"them A's, when B took %d",
 		b.Key, capacity, together, before, b.weight())
 }
 
@@ -122,7 +127,9 @@ func excess(before, capacity int, a, b Event) string {
 // excludes this one.
 func regressions(events []Event, capacity int) []Violation {
 	var found []Violation
-	granted := slices.DeleteFunc(slices.Clone(events), func(e Event) bool { return e.Token == 0 || !e.believed() })
+	granted := slices.DeleteFunc(slices.Clone(events), func(e Event) bool {
+		return e.Token == 0 || !e.believed()
+	})
 	ends := byEnd(granted)
 	highest := map[int]Event{} // of those that ended, by weight: whose token is the highest
 	for _, e := range granted {
@@ -134,12 +141,14 @@ func regressions(events []Event, capacity int) []Violation {
 		}
 		var above Event
 		for w, h := range highest {
-			if w+e.weight() > capacity && h.Token > max(e.Token, above.Token) { // safeguard: judge-tokens
+			// safeguard: judge-tokens
+			if w+e.weight() > capacity && h.Token > max(e.Token, above.Token) {
 				above = h
 			}
 		}
 		if above.Token != 0 {
-			found = append(found, Violation{fmt.Sprintf("token of %q fell from %d to %d", e.Key, above.Token, e.Token), above, e})
+			found = append(found, Violation{fmt.Sprintf("token of %q fell from %d to %d", e.Key,
+				above.Token, e.Token), above, e})
 		}
 	}
 	return found
@@ -154,7 +163,8 @@ func repeated(events []Event) []Violation {
 			continue
 		}
 		if a, ok := first[e.Token]; ok {
-			found = append(found, Violation{fmt.Sprintf("token %d of %q was granted twice", e.Token, e.Key), a, e})
+			found = append(found, Violation{fmt.Sprintf("token %d of %q was granted twice", e.Token,
+				e.Key), a, e})
 			continue
 		}
 		first[e.Token] = e

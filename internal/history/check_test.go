@@ -12,7 +12,10 @@ import (
 
 // ev is an event of key k with times in units that do not matter.
 func ev(worker string, token uint64, start, end time.Duration) history.Event {
-	return history.Event{Process: "p", Worker: worker, Key: "k", Token: token, Start: start, End: end}
+	return history.Event{
+		Process: "p", Worker: worker, Key: "k", Token: token, Start: start,
+		End: end,
+	}
 }
 
 func on(key string, e history.Event) history.Event { e.Key = key; return e }
@@ -25,14 +28,22 @@ func TestCheck(t *testing.T) {
 		events   []history.Event
 		want     []string // for each violation, what its text must contain
 	}{
-		"nothing":            {1, nil, nil},
-		"one":                {1, []history.Event{ev("a", 1, 10, 20)}, nil},
-		"one after another":  {1, []history.Event{ev("a", 1, 10, 20), ev("b", 2, 21, 30)}, nil},
-		"touching":           {1, []history.Event{ev("a", 1, 10, 20), ev("b", 2, 20, 30)}, nil},
-		"other keys":         {1, []history.Event{ev("a", 2, 10, 20), on("l", ev("b", 1, 15, 30))}, nil},
+		"nothing":           {1, nil, nil},
+		"one":               {1, []history.Event{ev("a", 1, 10, 20)}, nil},
+		"one after another": {1, []history.Event{ev("a", 1, 10, 20), ev("b", 2, 21, 30)}, nil},
+		"touching":          {1, []history.Event{ev("a", 1, 10, 20), ev("b", 2, 20, 30)}, nil},
+		"other keys": {
+			1,
+			[]history.Event{ev("a", 2, 10, 20), on("l", ev("b", 1, 15, 30))},
+			nil,
+		},
 		"no tokens":          {1, []history.Event{ev("a", 0, 10, 20), ev("b", 0, 20, 30)}, nil},
 		"gaps in the tokens": {1, []history.Event{ev("a", 3, 10, 20), ev("b", 900, 20, 30)}, nil},
-		"unsorted":           {1, []history.Event{ev("c", 3, 30, 40), ev("a", 1, 10, 20), ev("b", 2, 20, 30)}, nil},
+		"unsorted": {
+			1,
+			[]history.Event{ev("c", 3, 30, 40), ev("a", 1, 10, 20), ev("b", 2, 20, 30)},
+			nil,
+		},
 		"belief that was over before it began": {1, []history.Event{
 			ev("b", 2, 20, 40), ev("paused", 1, 30, 15), ev("c", 3, 40, 50),
 		}, nil},
@@ -46,16 +57,32 @@ func TestCheck(t *testing.T) {
 			[]history.Event{ev("b", 2, 19, 30), ev("a", 1, 10, 20)},
 			[]string{`A: p/a held "k" from 10ns to 20ns with token 1`},
 		},
-		"the same moment": {1, []history.Event{ev("a", 1, 10, 20), ev("b", 2, 10, 20)}, []string{"two holders for 10ns"}},
+		"the same moment": {
+			1,
+			[]history.Event{ev("a", 1, 10, 20), ev("b", 2, 10, 20)},
+			[]string{"two holders for 10ns"},
+		},
 		"overlap with one who began long before": {1, []history.Event{
 			ev("long", 1, 10, 100), ev("b", 2, 20, 30), ev("c", 3, 40, 50),
 		}, []string{"A: p/long", "A: p/long"}},
 		"overlap in one key of two": {1, []history.Event{
-			ev("a", 1, 10, 20), on("l", ev("b", 1, 5, 30)), on("l", ev("c", 2, 15, 30)), ev("d", 2, 25, 30),
+			ev("a", 1, 10, 20), on("l", ev("b", 1, 5, 30)), on("l", ev("c", 2, 15, 30)),
+			ev("d", 2, 25, 30),
 		}, []string{`"l" has two holders for 15ns`}},
-		"token falls":      {1, []history.Event{ev("a", 2, 10, 20), ev("b", 1, 20, 30)}, []string{"fell from 2 to 1"}},
-		"token falls late": {1, []history.Event{ev("a", 9, 10, 20), ev("b", 10, 20, 30), ev("c", 3, 30, 40)}, []string{"fell from 10 to 3"}},
-		"token repeats":    {1, []history.Event{ev("a", 2, 10, 20), ev("b", 2, 20, 30)}, []string{"token 2 of \"k\" was granted twice"}},
+		"token falls": {
+			1,
+			[]history.Event{ev("a", 2, 10, 20), ev("b", 1, 20, 30)},
+			[]string{"fell from 2 to 1"},
+		},
+		"token falls late": {1, []history.Event{
+			ev("a", 9, 10, 20), ev("b", 10, 20, 30),
+			ev("c", 3, 30, 40),
+		}, []string{"fell from 10 to 3"}},
+		"token repeats": {
+			1,
+			[]history.Event{ev("a", 2, 10, 20), ev("b", 2, 20, 30)},
+			[]string{"token 2 of \"k\" was granted twice"},
+		},
 		"token repeats in a belief over before it began": {
 			1,
 			[]history.Event{ev("a", 2, 10, 20), ev("b", 2, 20, 5)},
@@ -67,14 +94,26 @@ func TestCheck(t *testing.T) {
 			[]string{"fell from 2 to 1"},
 		},
 
-		"permits within the capacity": {2, []history.Event{ev("a", 1, 10, 30), ev("b", 2, 20, 40), ev("c", 3, 30, 50)}, nil},
+		"permits within the capacity": {
+			2,
+			[]history.Event{ev("a", 1, 10, 30), ev("b", 2, 20, 40), ev("c", 3, 30, 50)},
+			nil,
+		},
 		"permits over it": {
 			2,
 			[]history.Event{ev("a", 1, 10, 31), ev("b", 2, 20, 40), ev("c", 3, 30, 50)},
 			[]string{"over its capacity of 2 for up to 10ns"},
 		},
-		"permits seen in another order than granted":                              {2, []history.Event{ev("a", 2, 10, 30), ev("b", 1, 20, 40)}, nil},
-		"permits granted together, one of which was seen when the other was over": {2, []history.Event{ev("a", 2, 10, 30), ev("b", 1, 30, 40)}, nil},
+		"permits seen in another order than granted": {
+			2,
+			[]history.Event{ev("a", 2, 10, 30), ev("b", 1, 20, 40)},
+			nil,
+		},
+		"permits granted together, one of which was seen when the other was over": {
+			2,
+			[]history.Event{ev("a", 2, 10, 30), ev("b", 1, 30, 40)},
+			nil,
+		},
 		"writer after a reader, with a lower token": {
 			100,
 			[]history.Event{ev("r", 2, 10, 30), weighing(100, ev("w", 1, 30, 40))},
@@ -82,18 +121,32 @@ func TestCheck(t *testing.T) {
 		},
 		"reader after a writer and a reader, with a lower token than both": {
 			100,
-			[]history.Event{weighing(100, ev("w", 2, 10, 20)), ev("r1", 3, 20, 30), ev("r2", 1, 30, 40)},
+			[]history.Event{
+				weighing(100, ev("w", 2, 10, 20)), ev("r1", 3, 20, 30),
+				ev("r2", 1, 30, 40),
+			},
 			[]string{"fell from 2 to 1"},
 		},
-		"weights": {4, []history.Event{weighing(3, ev("a", 1, 10, 30)), ev("b", 2, 20, 40), weighing(3, ev("c", 3, 30, 50))}, nil},
+		"weights": {4, []history.Event{
+			weighing(3, ev("a", 1, 10, 30)), ev("b", 2, 20, 40),
+			weighing(3, ev("c", 3, 30, 50)),
+		}, nil},
 		"weights over it": {
 			4,
-			[]history.Event{weighing(3, ev("a", 1, 10, 30)), ev("b", 2, 20, 40), weighing(3, ev("c", 3, 29, 50))},
+			[]history.Event{
+				weighing(3, ev("a", 1, 10, 30)), ev("b", 2, 20, 40),
+				weighing(3, ev("c", 3, 29, 50)),
+			},
 			[]string{"4 were taken, among them A's, when B took 3"},
 		},
-		"weight above the capacity": {2, []history.Event{weighing(3, ev("a", 1, 10, 30))}, []string{"weight 3 exceeds"}},
+		"weight above the capacity": {
+			2,
+			[]history.Event{weighing(3, ev("a", 1, 10, 30))},
+			[]string{"weight 3 exceeds"},
+		},
 		"readers and a writer": {100, []history.Event{
-			ev("r1", 1, 10, 30), ev("r2", 2, 15, 40), weighing(100, ev("w", 3, 40, 50)), ev("r3", 4, 50, 60),
+			ev("r1", 1, 10, 30), ev("r2", 2, 15, 40), weighing(100, ev("w", 3, 40, 50)),
+			ev("r3", 4, 50, 60),
 		}, nil},
 		"writer beside a reader": {
 			100,
@@ -107,7 +160,8 @@ func TestCheck(t *testing.T) {
 				t.Fatalf("%d violations, want %d: %v", len(got), len(c.want), history.Join(got))
 			}
 			for i, want := range c.want {
-				if text := got[i].Error(); !strings.Contains(text, want) || !strings.Contains(text, "\n\tB: ") {
+				if text := got[i].Error(); !strings.Contains(text, want) ||
+					!strings.Contains(text, "\n\tB: ") {
 					t.Errorf("violation %d is\n%s\nwant %q in it, and both events", i, text, want)
 				}
 			}
@@ -125,7 +179,8 @@ func TestCheckAgreesWithThePlainDefinition(t *testing.T) {
 		events := make([]history.Event, 2+random.IntN(4))
 		for i := range events {
 			start := time.Duration(random.IntN(60))
-			events[i] = ev(fmt.Sprint(i), uint64(start)+uint64(random.IntN(3)), start, start+time.Duration(random.IntN(12)))
+			events[i] = ev(fmt.Sprint(i), uint64(start)+uint64(random.IntN(3)), start,
+				start+time.Duration(random.IntN(12)))
 		}
 		wrong := false
 		for i, a := range events {
@@ -134,7 +189,8 @@ func TestCheckAgreesWithThePlainDefinition(t *testing.T) {
 			}
 		}
 		if got := history.Check(events); (got != nil) != wrong {
-			t.Fatalf("seed %d: Check says %v, the definition says wrong=%v of %v", seed, got, wrong, events)
+			t.Fatalf("seed %d: Check says %v, the definition says wrong=%v of %v", seed, got, wrong,
+				events)
 		}
 		if !wrong {
 			correct++
@@ -155,7 +211,8 @@ func conflict(a, b history.Event) bool {
 	if b.Start < a.Start {
 		a, b = b, a
 	}
-	return b.Start < a.End && a.Start < b.End || a.End <= b.Start && a.Token > b.Token && b.Token != 0
+	return b.Start < a.End && a.Start < b.End || a.End <= b.Start && a.Token > b.Token &&
+		b.Token != 0
 }
 
 func TestCheckIsQuick(t *testing.T) {
@@ -186,7 +243,8 @@ func TestJoin(t *testing.T) {
 		events = append(events, ev(fmt.Sprint(i), uint64(i+1), time.Duration(i), 100))
 	}
 	text := fmt.Sprint(history.Join(history.Check(events)))
-	if strings.Count(text, "two holders") != 5 || !strings.HasSuffix(text, "and 6 more violations") {
+	if strings.Count(text, "two holders") != 5 ||
+		!strings.HasSuffix(text, "and 6 more violations") {
 		t.Errorf("Join = %s", text)
 	}
 }

@@ -13,7 +13,8 @@ import (
 func Now() time.Duration {
 	const clockMonotonic = 1
 	var ts syscall.Timespec
-	_, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&ts)), 0)
+	_, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic,
+		uintptr(unsafe.Pointer(&ts)), 0)
 	if errno != 0 {
 		panic(fmt.Sprintf("history: clock_gettime: %v", errno)) // the kernel always has this clock
 	}

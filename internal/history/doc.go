@@ -7,7 +7,8 @@
 // measurement, provided that times are taken in this order:
 //
 //	g, err := l.Lock(ctx, key)
-//	b, err := rec.Begin(history.Event{Worker: "w1", Key: key, Token: g.Hold().Token}, history.At(g.Until()))
+//	got := history.Event{Worker: "w1", Key: key, Token: g.Hold().Token}
+//	b, err := rec.Begin(got, history.At(g.Until()))
 //	… work …
 //	err = b.End(history.At(g.Until())) // before Unlock: after it the next holder may come in
 //	err = g.Unlock()

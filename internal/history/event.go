@@ -22,7 +22,8 @@ type Event struct {
 
 // String describes the event on one line.
 func (e Event) String() string {
-	s := fmt.Sprintf("%s/%s held %q from %v to %v with token %d", e.Process, e.Worker, e.Key, e.Start, e.End, e.Token)
+	s := fmt.Sprintf("%s/%s held %q from %v to %v with token %d", e.Process, e.Worker, e.Key,
+		e.Start, e.End, e.Token)
 	if e.Weight > 1 {
 		s += fmt.Sprintf(" and weight %d", e.Weight)
 	}

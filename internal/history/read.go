@@ -81,7 +81,8 @@ func (j *joiner) events() ([]Event, error) {
 		}
 		b := o.begin
 		events = append(events, Event{
-			Process: b.Process, Worker: b.Worker, Key: b.Key, Token: b.Token, Weight: b.Weight, Asked: b.Asked,
+			Process: b.Process, Worker: b.Worker, Key: b.Key, Token: b.Token, Weight: b.Weight,
+			Asked: b.Asked,
 			Start: b.At, End: j.end(o),
 		})
 	}

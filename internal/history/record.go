@@ -31,8 +31,9 @@ type line struct {
 type Recorder struct {
 	file    *os.File
 	process string
-	id      string // tells this recorder's beliefs from those of an earlier process with the same name
-	begun   atomic.Uint64
+	// tells this recorder's beliefs from those of an earlier process with the same name
+	id    string
+	begun atomic.Uint64
 }
 
 // NewRecorder opens the file at path for appending, and creates it if need be. process names this
@@ -58,7 +59,8 @@ type Belief struct {
 // until the deadline that its guard gives now. e.Process and e.End are not looked at.
 func (r *Recorder) Begin(e Event, until time.Duration) (*Belief, error) {
 	if until <= 0 {
-		return nil, errors.New("history: a belief needs a deadline, or it would never end if its process is killed")
+		return nil, errors.New("history: a belief needs a deadline, or it would never end if its " +
+			"process is killed")
 	}
 	b := &Belief{r, r.id + "." + strconv.FormatUint(r.begun.Add(1), 10)}
 	at := e.Start
@@ -66,7 +68,8 @@ func (r *Recorder) Begin(e Event, until time.Duration) (*Belief, error) {
 		at = Now()
 	}
 	return b, r.write(line{
-		Op: "begin", ID: b.id, Worker: e.Worker, Key: e.Key, Token: e.Token, Weight: e.Weight, Asked: e.Asked, At: at, Until: until,
+		Op: "begin", ID: b.id, Worker: e.Worker, Key: e.Key, Token: e.Token, Weight: e.Weight,
+		Asked: e.Asked, At: at, Until: until,
 	})
 }
 

@@ -43,7 +43,8 @@ func TestRecordAndRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h.jsonl")
 	r := recorder(t, path, "p1")
 	before := history.Now()
-	b, err := r.Begin(history.Event{Worker: "w", Key: "k\n\"", Token: 7, Weight: 2, Asked: before}, before+time.Hour)
+	b, err := r.Begin(history.Event{Worker: "w", Key: "k\n\"", Token: 7, Weight: 2, Asked: before},
+		before+time.Hour)
 	check(t, err)
 	check(t, b.End(0))
 	after := history.Now()
@@ -57,7 +58,10 @@ func TestRecordAndRead(t *testing.T) {
 		t.Errorf("%v is not within %v and %v", e, before, after)
 	}
 	e.Start, e.End = 0, 0
-	if want := (history.Event{Process: "p1", Worker: "w", Key: "k\n\"", Token: 7, Weight: 2, Asked: before}); e != want {
+	if want := (history.Event{
+		Process: "p1", Worker: "w", Key: "k\n\"", Token: 7, Weight: 2,
+		Asked: before,
+	}); e != want {
 		t.Errorf("read %+v, want %+v", e, want)
 	}
 }
@@ -68,20 +72,36 @@ func TestWhenABeliefEnds(t *testing.T) {
 		lines string
 		want  time.Duration
 	}{
-		"at its end":                     {`{"op":"begin","id":"1","at":10,"until":50} {"op":"end","id":"1","at":30}`, 30},
-		"at its deadline, ended later":   {`{"op":"begin","id":"1","at":10,"until":50} {"op":"end","id":"1","at":90}`, 50},
-		"at a deadline known at the end": {`{"op":"begin","id":"1","at":10,"until":50} {"op":"end","id":"1","at":90,"until":80}`, 80},
-		"at its deadline, never ended":   {`{"op":"begin","id":"1","at":10,"until":50}`, 50},
-		"at the renewed deadline":        {`{"op":"begin","id":"1","at":10,"until":50} {"op":"renew","id":"1","at":20,"until":60}`, 60},
-		"when its process was killed":    {`{"op":"begin","id":"1","process":"p","at":10,"until":50} {"op":"killed","process":"p","at":40}`, 40},
-		"at its deadline, killed later":  {`{"op":"begin","id":"1","process":"p","at":10,"until":50} {"op":"killed","process":"p","at":60}`, 50},
-		"at its end, killed between end and unlock": {`{"op":"begin","id":"1","process":"p","at":10,"until":50}
-			{"op":"end","id":"1","process":"p","at":30} {"op":"killed","process":"p","at":40}`, 30},
-		"not by another's death":   {`{"op":"begin","id":"1","process":"p","at":10,"until":50} {"op":"killed","process":"q","at":40}`, 50},
-		"not by a death before it": {`{"op":"killed","process":"p","at":5} {"op":"begin","id":"1","process":"p","at":10,"until":50}`, 50},
-		"by the first death after it": {`{"op":"killed","process":"p","at":45} {"op":"killed","process":"p","at":40}
+		"at its end": {`{"op":"begin","id":"1","at":10,"until":50} ` +
+			`{"op":"end","id":"1","at":30}`, 30},
+		"at its deadline, ended later": {`{"op":"begin","id":"1","at":10,"until":50} ` +
+			`{"op":"end","id":"1","at":90}`, 50},
+		"at a deadline known at the end": {`{"op":"begin","id":"1","at":10,"until":50} ` +
+			`{"op":"end","id":"1","at":90,"until":80}`, 80},
+		"at its deadline, never ended": {`{"op":"begin","id":"1","at":10,"until":50}`, 50},
+		"at the renewed deadline": {`{"op":"begin","id":"1","at":10,"until":50} ` +
+			`{"op":"renew","id":"1","at":20,"until":60}`, 60},
+		"when its process was killed": {
+			`{"op":"begin","id":"1","process":"p","at":10,"until":50} ` +
+				`{"op":"killed","process":"p","at":40}`, 40,
+		},
+		"at its deadline, killed later": {
+			`{"op":"begin","id":"1","process":"p","at":10,"until":50} ` +
+				`{"op":"killed","process":"p","at":60}`, 50,
+		},
+		"at its end, killed between end and unlock": {
+			`{"op":"begin","id":"1","process":"p","at":10,"until":50}
+			{"op":"end","id":"1","process":"p","at":30} {"op":"killed","process":"p","at":40}`, 30,
+		},
+		"not by another's death": {`{"op":"begin","id":"1","process":"p","at":10,"until":50} ` +
+			`{"op":"killed","process":"q","at":40}`, 50},
+		"not by a death before it": {`{"op":"killed","process":"p","at":5} ` +
+			`{"op":"begin","id":"1","process":"p","at":10,"until":50}`, 50},
+		"by the first death after it": {`{"op":"killed","process":"p","at":45} ` +
+			`{"op":"killed","process":"p","at":40}
 			{"op":"begin","id":"1","process":"p","at":10,"until":50}`, 40},
-		"lines in another order": {`{"op":"end","id":"1","at":30} {"op":"begin","id":"1","at":10,"until":50}`, 30},
+		"lines in another order": {`{"op":"end","id":"1","at":30} ` +
+			`{"op":"begin","id":"1","at":10,"until":50}`, 30},
 	} {
 		t.Run(name, func(t *testing.T) {
 			events, err := history.Read(file(t, strings.ReplaceAll(c.lines, "} ", "}\n")+"\n"))
@@ -106,7 +126,8 @@ func TestReadErrors(t *testing.T) {
 		`{"op":"end","id":"1","at":3}` + "\n":     "no beginning",
 		`{"op":"begin","id":"1","at":"x"}` + "\n": ":1:",
 	} {
-		if _, err := history.Read(file(t, text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := history.Read(file(t, text)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("Read of %q = %v, want %q", text, err, want)
 		}
 	}
@@ -141,7 +162,8 @@ func TestManyWriters(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			token++
-			b, err := r.Begin(history.Event{Worker: "w", Key: "k", Token: token}, history.At(time.Now().Add(time.Minute)))
+			b, err := r.Begin(history.Event{Worker: "w", Key: "k", Token: token},
+				history.At(time.Now().Add(time.Minute)))
 			if err != nil {
 				return err
 			}
@@ -198,7 +220,8 @@ func TestABeliefSurvivesTheDeathOfItsProcess(t *testing.T) {
 
 	events, err := history.Read(theirs, ours)
 	check(t, err)
-	if len(events) != 2 || events[0].Process != "worker" || events[0].Start < before || events[0].End > after {
+	if len(events) != 2 || events[0].Process != "worker" || events[0].Start < before ||
+		events[0].End > after {
 		t.Errorf("events %v, between %v and %v", events, before, after)
 	}
 	if found := history.Check(events); found != nil {
@@ -209,7 +232,8 @@ func TestABeliefSurvivesTheDeathOfItsProcess(t *testing.T) {
 func TestAt(t *testing.T) {
 	before := history.Now()
 	at := history.At(time.Now().Add(time.Second))
-	if after := history.Now(); at < before+time.Second-time.Millisecond*100 || at > after+time.Second {
+	if after := history.Now(); at < before+time.Second-time.Millisecond*100 ||
+		at > after+time.Second {
 		t.Errorf("At = %v, between %v and %v", at, before, after)
 	}
 }

@@ -33,10 +33,14 @@ func TestOneServer(t *testing.T) {
 // A quorum of three, and of both clients of ours.
 func TestQuorum(t *testing.T) {
 	servers := []*testserver.Server{testserver.Redis(t), testserver.Redis(t), testserver.Redis(t)}
-	nodes := url.Values{"node": {node("redis", servers[0]), node("rueidis", servers[1]), node("redis", servers[2])}}
+	nodes := url.Values{"node": {
+		node("redis", servers[0]), node("rueidis", servers[1]),
+		node("redis", servers[2]),
+	}}
 	for _, name := range slices.Sorted(maps.Keys(quorum)) {
 		t.Run(name, func(t *testing.T) {
-			exclude(t, open(t, "redlock://?"+nodes.Encode()), quorum[name](t, servers...), "quorum/"+name)
+			exclude(t, open(t, "redlock://?"+nodes.Encode()), quorum[name](t, servers...),
+				"quorum/"+name)
 		})
 	}
 }
@@ -85,7 +89,8 @@ func exclude(t *testing.T, b backend.Backend, p peer, key string) {
 		expect("the peer locks a free key", p.lock(key), true)
 		expect("we lock what the peer holds", acquire(mine), false)
 		expect("we renew what the peer holds", b.Renew(t.Context(), mine) == nil, false)
-		expect("we release what the peer holds", storetest.Release(t.Context(), b, mine) == nil, false)
+		expect("we release what the peer holds", storetest.Release(t.Context(), b, mine) == nil,
+			false)
 		expect("the peer extends its lock", p.extend(key), true)
 		expect("the peer unlocks", p.unlock(key), true)
 

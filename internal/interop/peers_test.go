@@ -39,7 +39,10 @@ var (
 	single = map[string]func(testing.TB, ...*testserver.Server) peer{
 		"bsm/redislock": bsmPeer, "redis-py": pyPeer, "rueidislock": rueidisPeer,
 	}
-	quorum = map[string]func(testing.TB, ...*testserver.Server) peer{"redsync": redsyncPeer, "node-redlock": nodePeer}
+	quorum = map[string]func(testing.TB, ...*testserver.Server) peer{
+		"redsync":      redsyncPeer,
+		"node-redlock": nodePeer,
+	}
 )
 
 type bsm struct {
@@ -114,8 +117,11 @@ const rueidisPrefix = "rueidislock:0:" // its default, and the number of the one
 
 func rueidisPeer(t testing.TB, servers ...*testserver.Server) peer {
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption: rueidisclient.ClientOption{InitAddress: []string{servers[0].Addr()}, ForceSingleClient: true},
-		KeyMajority:  1, KeyValidity: ttl,
+		ClientOption: rueidisclient.ClientOption{
+			InitAddress:       []string{servers[0].Addr()},
+			ForceSingleClient: true,
+		},
+		KeyMajority: 1, KeyValidity: ttl,
 		TryNextAfter: time.Second, // the 20ms of its default are too short for a busy machine
 	})
 	if err != nil {
@@ -128,7 +134,8 @@ func rueidisPeer(t testing.TB, servers ...*testserver.Server) peer {
 func (p *rueidis) key(name string) string { return rueidisPrefix + name }
 
 func (p *rueidis) lock(key string) bool {
-	held, cancel, err := p.l.TryWithContext(context.Background(), strings.TrimPrefix(key, rueidisPrefix))
+	held, cancel, err := p.l.TryWithContext(context.Background(),
+		strings.TrimPrefix(key, rueidisPrefix))
 	if err != nil && !errors.Is(err, rueidislock.ErrNotLocked) {
 		p.t.Fatal(err)
 	}

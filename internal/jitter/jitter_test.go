@@ -17,7 +17,8 @@ func TestDrawn(t *testing.T) {
 		d := jitter.N(time.Second)
 		least, most = min(least, d), max(most, d)
 	}
-	if least < 0 || least > 10*time.Millisecond || most < 990*time.Millisecond || most >= time.Second {
+	if least < 0 || least > 10*time.Millisecond || most < 990*time.Millisecond ||
+		most >= time.Second {
 		t.Errorf("of 10000 draws from a second the least is %v, the most %v", least, most)
 	}
 }

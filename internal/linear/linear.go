@@ -1,5 +1,5 @@
-// Package linear judges histories by linearizability: whether there is an order of all calls, each at
-// a moment between its beginning and its return, in which a correct lock or register gives the
+// Package linear judges histories by linearizability: whether there is an order of all calls, each
+// at a moment between its beginning and its return, in which a correct lock or register gives the
 // answers that were given. It is porcupine with models of what locks promise, beside the interval
 // checker of internal/history, which looks at beliefs alone.
 //
@@ -102,12 +102,18 @@ func LockModel(capacity int) Model {
 			if holding || h.used+op.Weight > capacity || op.Token != 0 && op.Token <= h.token {
 				return false, h
 			}
-			return true, held{strings.Join(slices.Insert(holds, at, name), " "), h.used + op.Weight, max(op.Token, h.token)}
+			return true, held{
+				strings.Join(slices.Insert(holds, at, name), " "), h.used + op.Weight,
+				max(op.Token, h.token),
+			}
 		case Unlock:
 			if !holding {
 				return false, h
 			}
-			return true, held{strings.Join(slices.Delete(holds, at, at+1), " "), h.used - op.Weight, h.token}
+			return true, held{
+				strings.Join(slices.Delete(holds, at, at+1), " "), h.used - op.Weight,
+				h.token,
+			}
 		}
 		return false, h
 	}}
@@ -119,8 +125,8 @@ type fenced struct {
 	token uint64
 }
 
-// RegisterModel is of a register that begins with 0. A Write is refused if and only if a newer token
-// came before. A Swap finds what was written last.
+// RegisterModel is of a register that begins with 0. A Write is refused if and only if a newer
+// token came before. A Swap finds what was written last.
 func RegisterModel() Model {
 	return Model{fenced{}, func(state any, op Op) (bool, any) {
 		f := state.(fenced) //nolint:errcheck,forcetypeassert // its own
@@ -152,7 +158,8 @@ const patience = 10 * time.Second
 func Check(m Model, calls []Call) (errs []error) {
 	keys := map[string][]porcupine.Operation{}
 	for _, c := range calls {
-		keys[c.Key] = append(keys[c.Key], porcupine.Operation{Input: c.Op, Call: int64(c.Begin), Return: int64(c.End)})
+		keys[c.Key] = append(keys[c.Key],
+			porcupine.Operation{Input: c.Op, Call: int64(c.Begin), Return: int64(c.End)})
 	}
 	model := porcupine.Model{
 		Init: func() any { return m.init },
@@ -165,22 +172,26 @@ func Check(m Model, calls []Call) (errs []error) {
 		if m.explained(ops) {
 			continue
 		}
-		slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+		slices.SortStableFunc(ops, func(a, b porcupine.Operation) int {
+			return cmp.Compare(a.Call, b.Call)
+		})
 		switch result, info := porcupine.CheckOperationsVerbose(model, ops, patience); result {
 		case porcupine.Illegal:
-			errs = append(errs, fmt.Errorf("%s%q: no order explains its %d calls: %s", history.Broken, key, len(ops), blocked(info, ops)))
+			errs = append(errs, fmt.Errorf("%s%q: no order explains its %d calls: %s",
+				history.Broken, key, len(ops), blocked(info, ops)))
 		case porcupine.Unknown:
-			errs = append(errs, fmt.Errorf("%q: nobody knows if an order explains its %d calls", key, len(ops)))
+			errs = append(errs, fmt.Errorf("%q: nobody knows if an order explains its %d calls",
+				key, len(ops)))
 		}
 	}
 	return errs
 }
 
-// explained reports whether the likeliest order gives the answers of ops: each call has its effect when
-// it returns, or, without an answer, when it begins. That is an order as any other, as nothing that had
-// returned before another began comes behind it; and of a lock it leaves the most room, as each hold
-// is as short as it can be. To search for one takes longer than a test may, now and then, where a
-// writer waits behind many readers.
+// explained reports whether the likeliest order gives the answers of ops: each call has its effect
+// when it returns, or, without an answer, when it begins. That is an order as any other, as nothing
+// that had returned before another began comes behind it; and of a lock it leaves the most room, as
+// each hold is as short as it can be. To search for one takes longer than a test may, now and then,
+// where a writer waits behind many readers.
 func (m Model) explained(ops []porcupine.Operation) bool {
 	at := func(o porcupine.Operation) int64 {
 		if o.Return == Never {
@@ -188,11 +199,14 @@ func (m Model) explained(ops []porcupine.Operation) bool {
 		}
 		return o.Return
 	}
-	ordered := slices.SortedStableFunc(slices.Values(ops), func(a, b porcupine.Operation) int { return cmp.Compare(at(a), at(b)) })
+	ordered := slices.SortedStableFunc(slices.Values(ops), func(a, b porcupine.Operation) int {
+		return cmp.Compare(at(a), at(b))
+	})
 	state := m.init
 	for _, o := range ordered {
 		ok := false
-		if ok, state = m.step(state, o.Input.(Op)); !ok { //nolint:errcheck,forcetypeassert // as above
+		//nolint:errcheck,forcetypeassert // as above
+		if ok, state = m.step(state, o.Input.(Op)); !ok {
 			return false
 		}
 	}
@@ -209,7 +223,8 @@ func blocked(info porcupine.LinearizationInfo, ops []porcupine.Operation) string
 	}
 	var text strings.Builder
 	say := func(what string, i int) {
-		fmt.Fprintf(&text, "\n\t%s %+v from %v to %v", what, ops[i].Input, time.Duration(ops[i].Call), time.Duration(ops[i].Return))
+		fmt.Fprintf(&text, "\n\t%s %+v from %v to %v", what, ops[i].Input,
+			time.Duration(ops[i].Call), time.Duration(ops[i].Return))
 	}
 	for _, i := range most[max(0, len(most)-4):] {
 		say("after", i)

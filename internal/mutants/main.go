@@ -35,10 +35,12 @@ import (
 // A mutant is one defect: of what follows the marker At, the first that Find matches becomes Put.
 type mutant struct {
 	Name string
-	At   string // the marker: "safeguard: At" ends the comment of the line, or is alone on the one before
+	// the marker: "safeguard: At" ends the comment of the line, or is alone on the one before
+	At   string
 	Find string // a regular expression, see pattern, whose match begins in that line
 	Put  string // with $1 for the first group of Find, as in [regexp.Regexp.Expand]
-	Test string // packages, and the -run pattern of the tests that must fail: "./locker Deadline|Suspend"
+	// packages, and the -run pattern of the tests that must fail: "./locker Deadline|Suspend"
+	Test string
 
 	Dir  string // without At, as mutants had it before: Find is anywhere below it, once
 	Slow bool   // as before, and says nothing
@@ -147,7 +149,8 @@ func (r *runner) tell(m mutant, output string, err error, took time.Duration) {
 		verdict = err.Error()
 		r.failed = append(r.failed, m.Name)
 	}
-	fmt.Fprintf(r.out, "%-55s %-8s %5.1fs  %s\n", m.Name, verdict, took.Seconds(), firstFailure(output))
+	fmt.Fprintf(r.out, "%-55s %-8s %5.1fs  %s\n", m.Name, verdict, took.Seconds(),
+		firstFailure(output))
 	if r.verbose || errors.Is(err, errBuild) {
 		fmt.Fprintln(r.out, output)
 	}
@@ -170,7 +173,8 @@ func (r *runner) try(ctx context.Context, m mutant) (output string, err error) {
 	overlay := filepath.Join(dir, "overlay.json")
 	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{file: mutated}})
 	if err == nil {
-		err = errors.Join(os.WriteFile(mutated, []byte(changed), 0o600), os.WriteFile(overlay, replace, 0o600))
+		err = errors.Join(os.WriteFile(mutated, []byte(changed), 0o600),
+			os.WriteFile(overlay, replace, 0o600))
 	}
 	if err != nil {
 		return "", err
@@ -198,14 +202,18 @@ func (r *runner) try(ctx context.Context, m mutant) (output string, err error) {
 }
 
 // test runs tests with an overlay. It returns nil if they failed, as they should.
-func (r *runner) test(ctx context.Context, overlay, tests string, packages []string) (output string, err error) {
+func (r *runner) test(ctx context.Context, overlay, tests string,
+	packages []string,
+) (output string, err error) {
 	args := []string{
-		"test", "-short", "-count=1", "-failfast", "-timeout=2m", "-vet=off", "-run=" + tests, "-skip=^TestGolden",
+		"test", "-short", "-count=1", "-failfast", "-timeout=2m", "-vet=off", "-run=" +
+			tests, "-skip=^TestGolden",
 	} // which compares texts
 	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
 	cmd.Dir = r.root
 	// For the go command that a test runs itself, too: those of cmd/holdfast build the binary.
-	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
+	cmd.Env = append(os.Environ(),
+		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	out, err := cmd.CombinedOutput()
 	output = string(out)
 	switch {
@@ -231,12 +239,14 @@ func load(root string) (sources, error) {
 		}
 		name := filepath.Base(path)
 		if e.IsDir() {
-			if path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"golden", "testdata", "mutants"}, name)) {
+			if path != root && (strings.HasPrefix(name, ".") ||
+				slices.Contains([]string{"golden", "testdata", "mutants"}, name)) {
 				return fs.SkipDir
 			}
 			return nil
 		}
-		if strings.HasSuffix(name, "_test.go") || filepath.Ext(name) != ".go" && filepath.Ext(name) != ".lua" {
+		if strings.HasSuffix(name, "_test.go") || filepath.Ext(name) != ".go" &&
+			filepath.Ext(name) != ".lua" {
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -282,14 +292,16 @@ func (m mutant) apply(all sources) (file, changed string, err error) {
 			}
 			found := find.FindStringSubmatchIndex(rest)
 			if end := strings.Index(rest, "\n"); len(found) == 0 || found[0] > end {
-				return "", "", fmt.Errorf("%w: %q is not in the line at %q, %s", errStale, m.Find, m.At, path)
+				return "", "", fmt.Errorf("%w: %q is not in the line at %q, %s", errStale, m.Find,
+					m.At, path)
 			}
 			put := find.ExpandString(nil, m.Put, rest, found)
 			file, changed = path, before+rest[:found[0]]+string(put)+rest[found[1]:]
 		}
 	}
 	if places != 1 {
-		return "", "", fmt.Errorf("%w: the marker %q is there %d times", errStale, "safeguard: "+m.At, places)
+		return "", "", fmt.Errorf("%w: the marker %q is there %d times", errStale,
+			"safeguard: "+m.At, places)
 	}
 	return file, changed, nil
 }

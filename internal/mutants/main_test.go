@@ -74,7 +74,8 @@ func tested(m mutant) error {
 	pattern, _, _ := strings.Cut(words[len(words)-1], "/")
 	for name := range strings.SplitSeq(pattern, "|") {
 		name = strings.NewReplacer("^", "", "$", `\(`).Replace(name)
-		if !regexp.MustCompile(`(?m)^func Test\w*` + strings.TrimPrefix(name, "Test")).MatchString(tests.String()) {
+		if !regexp.MustCompile(`(?m)^func Test\w*` + strings.TrimPrefix(name,
+			"Test")).MatchString(tests.String()) {
 			return fmt.Errorf("no test of %v is called %s", words[:len(words)-1], name)
 		}
 	}
@@ -85,9 +86,12 @@ func tested(m mutant) error {
 func TestVerdicts(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod":          "module m\n\ngo 1.26\n",
-		"sum/sum.go":      "package sum\n\n// safeguard: sum\nfunc Sum(a, b int) int { return a + b } // adds\n\nfunc Unused() int { return 1 } // safeguard: unused\n\nvar a = 3 // safeguard: twice\nvar b = 3 // or so, safeguard: twice\n",
-		"sum/sum_test.go": "package sum\n\nimport \"testing\"\n\nfunc TestSum(t *testing.T) {\n\tif Sum(2, 3) != 5 {\n\t\tt.Fatal(\"wrong\")\n\t}\n}\n",
+		"go.mod": "module m\n\ngo 1.26\n",
+		"sum/sum.go": "package sum\n\n// safeguard: sum\nfunc Sum(a, b int) int { return a " +
+			"+ b } // adds\n\nfunc Unused() int { return 1 } // safeguard: unused\n\nvar a = 3 " +
+			"// safeguard: twice\nvar b = 3 // or so, safeguard: twice\n",
+		"sum/sum_test.go": "package sum\n\nimport \"testing\"\n\nfunc TestSum(t *testing.T) " +
+			"{\n\tif Sum(2, 3) != 5 {\n\t\tt.Fatal(\"wrong\")\n\t}\n}\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
 			t.Fatal(err)
@@ -103,7 +107,10 @@ func TestVerdicts(t *testing.T) {
 	}
 	r := runner{root: dir, sources: read, out: &out}
 	all := []mutant{
-		{Name: "killed", At: "sum", Find: `return (__) \+ (__)`, Put: "return $1 - $2", Test: "./sum Sum"},
+		{
+			Name: "killed", At: "sum", Find: `return (__) \+ (__)`, Put: "return $1 - $2",
+			Test: "./sum Sum",
+		},
 		{Name: "survives", At: "unused", Find: `return 1`, Put: "return 2", Test: "./sum Sum"},
 		{Name: "changed", At: "unused", Find: `return 3`, Put: "return 2", Test: "./sum Sum"},
 		{Name: "in another line", At: "unused", Find: `3`, Put: "2", Test: "./sum Sum"},
@@ -111,18 +118,23 @@ func TestVerdicts(t *testing.T) {
 		{Name: "twice", At: "twice", Find: `3`, Put: "2", Test: "./sum Sum"},
 		{Name: "no Go", At: "unused", Find: `return 1`, Put: "return x", Test: "./sum Sum"},
 	}
-	for i, want := range []error{nil, errSurvived, errStale, errStale, errStale, errStale, errBuild} {
+	for i, want := range []error{
+		nil, errSurvived, errStale, errStale, errStale, errStale,
+		errBuild,
+	} {
 		output, err := r.try(t.Context(), all[i])
 		if !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v\n%s", all[i].Name, err, want, output)
 		}
 	}
 	err = r.all(t.Context(), all[:2], 2)
-	if err == nil || err.Error() != "not killed: survives" || !strings.Contains(out.String(), "1 mutants killed, 1 not") ||
+	if err == nil || err.Error() != "not killed: survives" ||
+		!strings.Contains(out.String(), "1 mutants killed, 1 not") ||
 		!strings.Contains(out.String(), "TestSum") {
 		t.Errorf("all = %v, and printed\n%s", err, out.String())
 	}
-	if changed, err := os.ReadFile(filepath.Join(dir, "sum", "sum.go")); err != nil || !strings.Contains(string(changed), "a + b") {
+	if changed, err := os.ReadFile(filepath.Join(dir, "sum", "sum.go")); err != nil ||
+		!strings.Contains(string(changed), "a + b") {
 		t.Errorf("the tree was changed: %s, %v", changed, err)
 	}
 }

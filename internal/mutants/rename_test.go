@@ -25,9 +25,10 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 )
 
-// TestRenaming holds mutants to say nothing of what may be renamed or reworded. In all packages with
-// a place, every name that no other package can use is another one, parameters and fields included,
-// and no comment is left but the markers. Each mutant must still find its place, and must compile.
+// TestRenaming holds mutants to say nothing of what may be renamed or reworded. In all packages
+// with a place, every name that no other package can use is another one, parameters and fields
+// included, and no comment is left but the markers. Each mutant must still find its place, and must
+// compile.
 func TestRenaming(t *testing.T) {
 	all := ours(t)
 	renamed, check := rename(t, all)
@@ -52,7 +53,10 @@ func TestRenaming(t *testing.T) {
 
 	// And it would find one that knows a name.
 	for name, m := range map[string]mutant{
-		"a package's": {Find: `driftRate`, Put: "50"}, "a parameter's": {Find: `return sent`, Put: "return 0"},
+		"a package's": {Find: `driftRate`, Put: "50"}, "a parameter's": {
+			Find: `return sent`,
+			Put:  "return 0",
+		},
 		"a result's": {Find: `\w+ \+`, Put: "sent +"}, "a comment's": {Find: ` // `, Put: "/"},
 	} {
 		if m.At = "drift"; try(m) == nil {
@@ -75,7 +79,8 @@ func rename(t *testing.T, all sources) (renamed sources, check func(file, change
 	dirs := map[string]bool{}
 	for path, text := range all {
 		if marked[filepath.Ext(path)].MatchString(text) {
-			dirs["./"+filepath.Dir(path)] = filepath.Ext(path) == ".go" || dirs["./"+filepath.Dir(path)]
+			dirs["./"+filepath.Dir(path)] = filepath.Ext(path) == ".go" ||
+				dirs["./"+filepath.Dir(path)]
 			if filepath.Ext(path) == ".lua" {
 				renamed[path] = otherLua(text)
 			}
@@ -84,9 +89,13 @@ func rename(t *testing.T, all sources) (renamed sources, check func(file, change
 	maps.DeleteFunc(dirs, func(_ string, go_ bool) bool { return !go_ })
 	exports, packages := list(t, slices.Sorted(maps.Keys(dirs)))
 	fset := token.NewFileSet()
-	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(exports[path])
+	})
 	files := map[string]listed{} // by path
-	compile := func(p listed, texts sources, other map[string]string) (*types.Package, []*ast.File, *types.Info, error) {
+	compile := func(p listed, texts sources,
+		other map[string]string,
+	) (*types.Package, []*ast.File, *types.Info, error) {
 		var parsed []*ast.File
 		for _, name := range p.GoFiles {
 			path := filepath.Join(p.Dir, name)
@@ -100,7 +109,10 @@ func rename(t *testing.T, all sources) (renamed sources, check func(file, change
 			}
 			parsed = append(parsed, file)
 		}
-		info := &types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}}
+		info := &types.Info{
+			Defs: map[*ast.Ident]types.Object{},
+			Uses: map[*ast.Ident]types.Object{},
+		}
 		pkg, err := (&types.Config{Importer: imports}).Check(p.ImportPath, fset, parsed, info)
 		return pkg, parsed, info, err
 	}
@@ -135,7 +147,9 @@ func rename(t *testing.T, all sources) (renamed sources, check func(file, change
 // list returns the packages in dirs, by paths below root, and where their imports' export data are.
 func list(t *testing.T, dirs []string) (exports map[string]string, packages []listed) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}, dirs...)...)
+	cmd := exec.CommandContext(t.Context(), "go",
+		append([]string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"},
+			dirs...)...)
 	cmd.Dir = root
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -156,7 +170,8 @@ func list(t *testing.T, dirs []string) (exports map[string]string, packages []li
 			t.Fatal(err)
 		}
 		exports[p.ImportPath] = p.Export
-		if below, err := filepath.Rel(absolute, p.Dir); err == nil && slices.Contains(dirs, "./"+below) {
+		if below, err := filepath.Rel(absolute, p.Dir); err == nil &&
+			slices.Contains(dirs, "./"+below) {
 			p.Dir = below
 			packages = append(packages, p)
 		}
@@ -165,11 +180,14 @@ func list(t *testing.T, dirs []string) (exports map[string]string, packages []li
 
 // otherNames is a file of pkg with other names. All objects of one name get the same other one, so
 // that what shadows, embeds or implements what stays as it is.
-func otherNames(fset *token.FileSet, pkg *types.Package, file *ast.File, info *types.Info, text string) string {
+func otherNames(fset *token.FileSet, pkg *types.Package, file *ast.File, info *types.Info,
+	text string,
+) string {
 	var idents []*ast.Ident
 	ast.Inspect(file, func(n ast.Node) bool {
 		ident, ok := n.(*ast.Ident)
-		if !ok || ident == file.Name || ident.Name == "_" || ident.Name == "init" || ident.Name == "main" ||
+		if !ok || ident == file.Name || ident.Name == "_" || ident.Name == "init" ||
+			ident.Name == "main" ||
 			token.IsExported(ident.Name) || types.Universe.Lookup(ident.Name) != nil {
 			return true
 		}
@@ -178,7 +196,8 @@ func otherNames(fset *token.FileSet, pkg *types.Package, file *ast.File, info *t
 			object = info.Uses[ident]
 		}
 		_, imported := object.(*types.PkgName)
-		if defined && object == nil || object != nil && object.Pkg() == pkg && !imported { // nil is the x of switch x := y.(type)
+		// nil is the x of switch x := y.(type).
+		if defined && object == nil || object != nil && object.Pkg() == pkg && !imported {
 			idents = append(idents, ident)
 		}
 		return true
@@ -202,13 +221,17 @@ func withoutComments(t *testing.T, text string) string {
 	var s scanner.Scanner
 	var b strings.Builder
 	fset, end := token.NewFileSet(), 0
-	s.Init(fset.AddFile("", fset.Base(), len(text)), []byte(text), func(at token.Position, msg string) { t.Errorf("%v: %s", at, msg) }, scanner.ScanComments)
+	s.Init(fset.AddFile("", fset.Base(), len(text)), []byte(text),
+		func(at token.Position, msg string) {
+			t.Errorf("%v: %s", at, msg)
+		}, scanner.ScanComments)
 	for {
 		at, tok, literal := s.Scan()
 		if tok == token.EOF {
 			return b.String() + text[end:]
 		}
-		if from := fset.Position(at).Offset; tok == token.COMMENT && !strings.HasPrefix(literal, "//go:") {
+		if from := fset.Position(at).Offset; tok == token.COMMENT &&
+			!strings.HasPrefix(literal, "//go:") {
 			b.WriteString(text[end:from])
 			end = from + len(literal)
 			if marker := markerIn.FindString(literal); marker != "" {
@@ -221,9 +244,12 @@ func withoutComments(t *testing.T, text string) string {
 var markerIn = regexp.MustCompile(` safeguard: [\w-]+$`)
 
 var (
-	luaTokens = regexp.MustCompile(`--[^\n]*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|\d\w*|(?:\b(?:redis|string|table|math)\.)?[A-Za-z_]\w*`)
-	luaStays  = regexp.MustCompile(`^(?:["'].*|\d.*|(?:redis|string|table|math)\..*|and|break|do|else|elseif|end|false|for|function|if|in|local|nil|not|or|` +
-		`repeat|return|then|true|until|while|KEYS|ARGV|type|tonumber|tostring|ipairs|pairs|next|unpack|select|error|err|ok)$`)
+	luaTokens = regexp.MustCompile(`--[^\n]*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|\d\w*|` +
+		`(?:\b(?:redis|string|table|math)\.)?[A-Za-z_]\w*`)
+	luaStays = regexp.MustCompile(`^(?:["'].*|\d.*|(?:redis|string|table|math)\..*|` +
+		`and|break|do|else|elseif|end|false|for|function|if|in|local|nil|not|or|` +
+		`repeat|return|then|true|until|while|KEYS|ARGV|type|tonumber|tostring|` +
+		`ipairs|pairs|next|unpack|select|error|err|ok)$`)
 )
 
 // otherLua is a file of Lua with other names for variables and fields, and without comments but the

@@ -1,5 +1,5 @@
-// Package onrecord is the backend that docs/writing-a-backend.md shows: locks in a table of SQLite, for the
-// processes of one machine.
+// Package onrecord is the backend that docs/writing-a-backend.md shows: locks in a table of SQLite,
+// for the processes of one machine.
 package onrecord
 
 import (
@@ -22,24 +22,32 @@ func init() { backend.Register("sqlite", open) }
 // open serves sqlite:///FILE.
 func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	if u.User != nil || u.Host != "" || u.RawQuery != "" || u.Fragment != "" || u.Path == "" {
-		return nil, &backend.InvalidError{Field: "url", Reason: "sqlite:// takes the path of a file and nothing else"}
+		return nil, &backend.InvalidError{
+			Field:  "url",
+			Reason: "sqlite:// takes the path of a file and nothing else",
+		}
 	}
-	// immediate: a transaction has the right to write from its begin on, and waits for it. normal: a power
-	// failure may take the last commits, and ends the processes that held by them.
-	const options = "?_txlock=immediate&_pragma=busy_timeout(4000)&_pragma=journal_mode(wal)&_pragma=synchronous(normal)"
+	// immediate: a transaction has the right to write from its begin on, and waits for it. normal:
+	// a power failure may take the last commits, and ends the processes that held by them.
+	const options = "?_txlock=immediate&_pragma=busy_timeout(4000)" +
+		"&_pragma=journal_mode(wal)&_pragma=synchronous(normal)"
 	db, err := sql.Open("sqlite", "file:"+u.EscapedPath()+options)
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1) // goroutines queue here: in SQLite those who wait ask again and again, and may starve
-	_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS locks (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID`)
+	// Goroutines queue here: in SQLite those who wait ask again and again, and may starve.
+	db.SetMaxOpenConns(1)
+	_, err = db.ExecContext(ctx,
+		`CREATE TABLE IF NOT EXISTS locks
+			(key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID`)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", backend.ErrUnavailable, err), db.Close())
 	}
 	s := store{db}
 	return record.New(s, record.Config{
-		Name:  "sqlite",
-		Skew:  time.Second,           // SQLite has no clock of its own, and the machine's may be set
+		Name: "sqlite",
+		// SQLite has no clock of its own, and the machine's may be set
+		Skew:  time.Second,
 		Poll:  20 * time.Millisecond, // it tells nobody of changes
 		Keys:  s.keys,
 		Close: db.Close,
@@ -49,9 +57,11 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 // A store is a table with a row for each key.
 type store struct{ db *sql.DB }
 
-// Change implements record.Store: f and the write are one transaction. What fails before its commit is
-// certainly not done; a commit without an answer is unknown.
-func (s store) Change(ctx context.Context, key string, f func([]byte, time.Time) ([]byte, error)) error {
+// Change implements record.Store: f and the write are one transaction. What fails before its commit
+// is certainly not done; a commit without an answer is unknown.
+func (s store) Change(ctx context.Context, key string,
+	f func([]byte, time.Time) ([]byte, error),
+) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return notDone(err)
@@ -68,7 +78,8 @@ func (s store) Change(ctx context.Context, key string, f func([]byte, time.Time)
 	if next == nil {
 		_, err = tx.ExecContext(ctx, `DELETE FROM locks WHERE key = ?`, key)
 	} else {
-		_, err = tx.ExecContext(ctx, `INSERT INTO locks VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, key, next)
+		_, err = tx.ExecContext(ctx, `INSERT INTO locks VALUES (?, ?)
+			ON CONFLICT (key) DO UPDATE SET value = excluded.value`, key, next)
 	}
 	if err != nil {
 		return notDone(err)
@@ -85,7 +96,8 @@ func (s store) Read(ctx context.Context, key string) ([]byte, time.Time, error) 
 // read returns nil if there is no row.
 func read(ctx context.Context, in interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}, key string) (value []byte, err error) {
+}, key string,
+) (value []byte, err error) {
 	err = in.QueryRowContext(ctx, `SELECT value FROM locks WHERE key = ?`, key).Scan(&value)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
@@ -99,7 +111,8 @@ func notDone(err error) error { return fmt.Errorf("%w: %w", backend.ErrUnavailab
 func (s store) keys(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for last, some := prefix, []string{""}; len(some) > 0; {
-			const query = `SELECT key FROM locks WHERE key >= ? AND substr(key, 1, length(?)) = ? ORDER BY key LIMIT 100`
+			const query = `SELECT key FROM locks
+				WHERE key >= ? AND substr(key, 1, length(?)) = ? ORDER BY key LIMIT 100`
 			rows, err := s.db.QueryContext(ctx, query, last, prefix, prefix)
 			if err != nil {
 				yield("", err)

@@ -43,7 +43,8 @@ func TestProcesses(t *testing.T) {
 	backendtest.Processes(t, "sqlite://"+filepath.Join(t.TempDir(), "locks.db"))
 }
 
-// TestPage holds docs/writing-a-backend.md to this code, and the code to the length that it promises.
+// TestPage holds docs/writing-a-backend.md to this code, and the code to the length that it
+// promises.
 func TestPage(t *testing.T) {
 	code, err := os.ReadFile("sqlite.go")
 	if err != nil {
@@ -76,7 +77,8 @@ func put(t testing.TB, file, key, value string) {
 
 func get(t testing.TB, file, key string) (value string) {
 	t.Helper()
-	if err := data(t, file).QueryRow(`SELECT value FROM locks WHERE key = ?`, key).Scan(&value); err != nil {
+	if err := data(t, file).QueryRow(`SELECT value FROM locks WHERE key = ?`,
+		key).Scan(&value); err != nil {
 		t.Error(err)
 	}
 	return value

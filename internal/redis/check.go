@@ -17,7 +17,8 @@ const (
 	CommandsOnKeys     = "EVALSHA EVAL TIME GET SET DEL HGET HMGET HGETALL HSET HDEL PEXPIRE PTTL"
 	CommandsOnChannels = "PUBLISH SUBSCRIBE UNSUBSCRIBE"
 
-	needs = CommandsOnKeys + " on the keys, INFO, and for wake-ups " + CommandsOnChannels + " on the channels"
+	needs = CommandsOnKeys + " on the keys, INFO, and for wake-ups " + CommandsOnChannels +
+		" on the channels"
 )
 
 // Check asks the server once whether it can keep locks: it must not evict them, and must let this
@@ -67,7 +68,8 @@ func (s *Store) checkMemory(ctx context.Context) error {
 	case errors.Is(err, backend.ErrUnsafe):
 		return fmt.Errorf("%w, or insist with AllowEviction (allow_eviction=true)", err)
 	case errors.Is(err, script.ErrNotPermitted):
-		return fmt.Errorf("%w (INFO shows whether locks may be evicted; AllowEviction does without. Needed: %s)",
+		return fmt.Errorf("%w (INFO shows whether locks may be evicted; AllowEviction does "+
+			"without. Needed: %s)",
 			err, needs)
 	}
 	return err
@@ -89,7 +91,8 @@ func (s *Store) checkMark(ctx context.Context) error {
 	if s.cfg.Dialect != "" {
 		return nil // has no guard, and keys of its own
 	}
-	reply, _, err := s.run(ctx, script.Request{Script: script.Mark, Keys: []string{s.Layout.MarkKey()}}, 0)
+	reply, _, err := s.run(ctx,
+		script.Request{Script: script.Mark, Keys: []string{s.Layout.MarkKey()}}, 0)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,9 @@ func (s *Store) clocks(ctx context.Context) map[string]reading {
 		for _, info := range infos {
 			v := server(info)
 			us, err := strconv.ParseInt(v.text("server_time_usec"), 10, 64)
-			if r, known := best[v.text("run_id")]; err == nil && (!known || got.Sub(sent) < r.got.Sub(r.sent)) { // safeguard: clock-quickest
+			r, known := best[v.text("run_id")]
+			// safeguard: clock-quickest
+			if err == nil && (!known || got.Sub(sent) < r.got.Sub(r.sent)) {
 				best[v.text("run_id")] = reading{sent, got, time.UnixMicro(us)}
 			}
 		}
@@ -55,7 +57,9 @@ func (s *Store) clocks(ctx context.Context) map[string]reading {
 
 // rate finds whether the primaries' clocks run as fast as this machine's, by another reading of
 // each, for which it waits. Of several it tells of the one that may be the furthest off.
-func (s *Store) rate(ctx context.Context, first map[string]reading, began time.Time) (found []backend.Finding) {
+func (s *Store) rate(ctx context.Context, first map[string]reading,
+	began time.Time,
+) (found []backend.Finding) {
 	if len(first) == 0 {
 		return nil
 	}
@@ -74,7 +78,8 @@ func (s *Store) rate(ctx context.Context, first map[string]reading, began time.T
 		}
 		least, most := bound(r, second)
 		if off := max(-least, most); off >= furthest {
-			furthest, found = off, []backend.Finding{rateFinding(least, most, second.sent.Sub(r.sent))}
+			furthest, found = off, []backend.Finding{rateFinding(least, most,
+				second.sent.Sub(r.sent))}
 		}
 	}
 	return found
@@ -91,23 +96,29 @@ func rateFinding(least, most float64, apart time.Duration) backend.Finding {
 	readings := fmt.Sprintf(", by two readings %v apart", apart.Round(100*time.Millisecond))
 	const (
 		allow  = "holders allow for 1%"
-		change = "do not set the clock while locks are held, and slew it slowly: chrony's maxslewrate is 83333 (8.3%) unless it is set to 5000, say"
+		change = "do not set the clock while locks are held, and slew it slowly: chrony's " +
+			"maxslewrate is 83333 (8.3%) unless it is set to 5000, say"
 	)
 	switch {
 	case least > rateStep || most < -rateStep:
 		f.Level, f.Change = backend.Fail, change
-		f.Text = fmt.Sprintf("the server's clock was set, by about %v"+readings, time.Duration((least+most)/2*float64(apart)).Round(time.Millisecond))
+		f.Text = fmt.Sprintf("the server's clock was set, by about %v"+readings,
+			time.Duration((least+most)/2*float64(apart)).Round(time.Millisecond))
 	case least > rateAllowed:
 		f.Level, f.Change = backend.Fail, change
-		f.Text = "the server's clock runs at least " + percent(least) + " faster than this machine's" + readings + ": a lock may be granted again while it is held, as " + allow
+		f.Text = "the server's clock runs at least " + percent(least) +
+			" faster than this machine's" + readings +
+			": a lock may be granted again while it is held, as " + allow
 	case most < -rateAllowed:
 		f.Level, f.Change = backend.Warn, change
-		f.Text = "the server's clock runs at least " + percent(most) + " slower than this machine's" + readings + ": crashed holders block others for longer"
+		f.Text = "the server's clock runs at least " + percent(most) +
+			" slower than this machine's" + readings + ": crashed holders block others for longer"
 	case max(-least, most) > rateAllowed:
 		f.Text = "the server's differs from this machine's by " + percent(max(-least, most)) +
 			" at most, and requests are too slow to tell more" + readings + "; " + allow
 	default:
-		f.Text = "the server's is within " + percent(max(-least, most)) + " of this machine's" + readings + "; " + allow
+		f.Text = "the server's is within " + percent(max(-least, most)) + " of this machine's" +
+			readings + "; " + allow
 	}
 	return f
 }

@@ -43,18 +43,23 @@ func (cfg *Config) layout() (script.Layout, error) {
 	case cfg.Dialect != "" && cfg.Dialect != DialectString:
 		return refuse("dialect", cfg.Dialect, "is not known; there is "+DialectString)
 	case cfg.MaxTTL != 0 && backend.ValidateTTL(cfg.MaxTTL, script.MinTTL) != nil:
-		return refuse("max_ttl", cfg.MaxTTL.String(), "must be between "+script.MinTTL.String()+" and "+backend.MaxTTL.String())
+		return refuse("max_ttl", cfg.MaxTTL.String(),
+			"must be between "+script.MinTTL.String()+" and "+backend.MaxTTL.String())
 	case cfg.MaxTTL != 0 && cfg.Dialect != "":
-		return refuse("max_ttl", cfg.MaxTTL.String(), "cannot be had with a dialect: the other libraries would not heed the guard")
+		return refuse("max_ttl", cfg.MaxTTL.String(),
+			"cannot be had with a dialect: the other libraries would not heed the guard")
 	case cfg.Replicas < 0 || cfg.Replicas > 100:
 		return refuse("replicas", strconv.Itoa(cfg.Replicas), "must be a small number")
-	case cfg.ReplicaLag < 0 || cfg.ReplicaLag > backend.MaxTTL || cfg.ReplicaLag != 0 && cfg.MaxTTL == 0:
-		return refuse("replica_lag", cfg.ReplicaLag.String(), "must be positive, and goes with max_ttl")
+	case cfg.ReplicaLag < 0 || cfg.ReplicaLag > backend.MaxTTL || cfg.ReplicaLag != 0 &&
+		cfg.MaxTTL == 0:
+		return refuse("replica_lag", cfg.ReplicaLag.String(),
+			"must be positive, and goes with max_ttl")
 	}
 	if cfg.Dialect == DialectString {
 		return script.Dialect(cfg.Prefix, cfg.Retention, cfg.RequestTimeout)
 	}
-	l, err := script.NewLayout(cfg.Prefix, cfg.Retention, cfg.RequestTimeout) // safeguard: tombstone-in-flight
+	// safeguard: tombstone-in-flight
+	l, err := script.NewLayout(cfg.Prefix, cfg.Retention, cfg.RequestTimeout)
 	if err == nil && cfg.MaxTTL != 0 {
 		l = l.Guarded(cfg.MaxTTL, cfg.ReplicaLag)
 	}
@@ -67,12 +72,14 @@ func (cfg *Config) RefuseCluster() error {
 	case cfg.MaxTTL != 0:
 		return &backend.InvalidError{
 			Field: "max_ttl", Value: cfg.MaxTTL.String(),
-			Reason: "cannot be had with a cluster: its locks and the mark of a server are in different slots",
+			Reason: "cannot be had with a cluster: its locks and the mark of a server are in " +
+				"different slots",
 		}
 	case cfg.Replicas != 0:
 		return &backend.InvalidError{
 			Field: "replicas", Value: strconv.Itoa(cfg.Replicas),
-			Reason: "cannot be had with a cluster: its clients do not say on which connection they wait",
+			Reason: "cannot be had with a cluster: its clients do not say on which " +
+				"connection they wait",
 		}
 	}
 	return nil
@@ -82,11 +89,13 @@ func (cfg *Config) RefuseCluster() error {
 // backend's plain scheme.
 func (cfg *Config) capabilities(name string) backend.Capabilities {
 	caps := backend.Capabilities{
-		Name: name + "?dialect=" + cfg.Dialect, Fencing: true, Watch: true, Inspect: true, Observe: true, MinToken: true, MinTTL: script.MinTTL, MaxTTL: cfg.MaxTTL,
+		Name: name + "?dialect=" + cfg.Dialect, Fencing: true, Watch: true, Inspect: true,
+		Observe: true, MinToken: true, MinTTL: script.MinTTL, MaxTTL: cfg.MaxTTL,
 	}
 	if cfg.Dialect == "" {
 		caps.Name = name
-		caps.Shared, caps.Permit, caps.Weight, caps.Queue, caps.Reentrant = true, true, true, true, true
+		caps.Shared, caps.Permit, caps.Weight = true, true, true
+		caps.Queue, caps.Reentrant = true, true
 		caps.State, caps.NotBefore, caps.TookOver = true, true, true
 	}
 	return caps

@@ -26,7 +26,8 @@ func TestConfigRefuses(t *testing.T) {
 		"over 1024 bytes": {Dialect: DialectString, Prefix: strings.Repeat("p", backend.MaxKey+1)},
 	} {
 		_, err := New(&cfg, "redis")
-		if invalid := (*backend.InvalidError)(nil); !errors.As(err, &invalid) || !strings.Contains(err.Error(), why) {
+		if invalid := (*backend.InvalidError)(nil); !errors.As(err, &invalid) ||
+			!strings.Contains(err.Error(), why) {
 			t.Errorf("%+v: %v, want an InvalidError with %q", cfg, err, why)
 		}
 	}
@@ -59,7 +60,8 @@ func over() context.Context {
 	return ctx
 }
 
-// A tombstone outlasts what may be on its way for a RequestTimeout, and the lease that it would get then.
+// A tombstone outlasts what may be on its way for a RequestTimeout, and the lease that it would get
+// then.
 //
 // covers: A4
 func TestTombstonesOutlastARequest(t *testing.T) {
@@ -77,13 +79,14 @@ func TestTombstonesOutlastARequest(t *testing.T) {
 		}
 		return time.Duration(ms) * time.Millisecond
 	}
-	if short, long := tombstone(time.Second), tombstone(9*time.Second); short < c.TTL+time.Second || long-short != 8*time.Second {
+	if short, long := tombstone(time.Second), tombstone(9*time.Second); short < c.TTL+time.Second ||
+		long-short != 8*time.Second {
 		t.Errorf("tombstones of %v and %v, for requests that take 1s and 9s", short, long)
 	}
 }
 
-// A server that may have forgotten locks grants none for a while. Where it has replicas that is longer: by the lag
-// for which a primary that was replaced may go on granting, and two seconds.
+// A server that may have forgotten locks grants none for a while. Where it has replicas that is
+// longer: by the lag for which a primary that was replaced may go on granting, and two seconds.
 //
 // covers: R3
 func TestGraceHasTheLag(t *testing.T) {
@@ -100,8 +103,10 @@ func TestGraceHasTheLag(t *testing.T) {
 		}
 		return d
 	}
-	if alone, lags := grace(0), grace(10*time.Second); alone < time.Minute || lags-alone != 12*time.Second {
-		t.Errorf("closed for %v, and for %v with replicas that lag by 10s; want 12s more", alone, lags)
+	if alone, lags := grace(0), grace(10*time.Second); alone < time.Minute ||
+		lags-alone != 12*time.Second {
+		t.Errorf("closed for %v, and for %v with replicas that lag by 10s; want 12s more", alone,
+			lags)
 	}
 }
 
@@ -138,7 +143,10 @@ func TestKeysThatAClusterCannotKeep(t *testing.T) {
 			}
 			c := backend.Claim{Key: "a}b", Owner: "me", TTL: time.Minute}
 			_, released := s.Release(over(), c)
-			for verb, err := range map[string]error{"acquire": s.validate(&c), "release": released} {
+			for verb, err := range map[string]error{
+				"acquire": s.validate(&c),
+				"release": released,
+			} {
 				if errors.Is(err, backend.ErrInvalid) != (cluster && refused) {
 					t.Errorf("dialect %q, cluster %v: %s: %v", dialect, cluster, verb, err)
 				}

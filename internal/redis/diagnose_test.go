@@ -32,10 +32,12 @@ func (c *clocked) Info(_ context.Context, section string) (infos []string, err e
 		time.Sleep(c.late)
 	}
 	for _, run := range c.runs {
-		info := "redis_version:8.4.0\r\nrole:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\nrun_id:" + run + "\r\n"
+		info := "redis_version:8.4.0\r\nrole:master\r\nmaxmemory:0\r\n" +
+			"maxmemory_policy:noeviction\r\naof_enabled:1\r\nrun_id:" + run + "\r\n"
 		if !c.silent {
 			since := time.Since(c.began)
-			info += fmt.Sprintf("server_time_usec:%d\r\n", c.began.Add(since+c.gains(run, since)).UnixMicro())
+			info += fmt.Sprintf("server_time_usec:%d\r\n",
+				c.began.Add(since+c.gains(run, since)).UnixMicro())
 		}
 		infos = append(infos, info)
 	}
@@ -48,33 +50,72 @@ func (c *clocked) Messages(context.Context) Messages { return nil }
 // covers: D1, D2, D3
 func TestClockRate(t *testing.T) {
 	rate := func(part float64) func(string, time.Duration) time.Duration {
-		return func(_ string, since time.Duration) time.Duration { return time.Duration(part * float64(since)) }
+		return func(_ string, since time.Duration) time.Duration {
+			return time.Duration(part * float64(since))
+		}
 	}
 	for name, c := range map[string]struct {
 		clocked
 		level backend.Level
 		want  string
 	}{
-		"even":          {clocked{gains: rate(0), trip: time.Millisecond}, backend.OK, "within 0.067% of this machine's, by two readings 1.5s apart; holders allow for 1%"},
-		"a little":      {clocked{gains: rate(0.002), trip: time.Millisecond}, backend.OK, "within 0.27%"},
-		"slewed":        {clocked{gains: rate(0.0833), trip: time.Millisecond}, backend.Fail, "at least 8.3% faster"},
-		"just too fast": {clocked{gains: rate(0.012), trip: time.Millisecond}, backend.Fail, "at least 1.1% faster"},
-		"slow at times": {clocked{gains: rate(0.03), trip: time.Millisecond, late: 60 * time.Millisecond}, backend.Fail, "at least 2.9% faster"},
-		"slow":          {clocked{gains: rate(-0.0833), trip: time.Millisecond}, backend.Warn, "at least 8.3% slower"},
-		"far away":      {clocked{gains: rate(0), trip: 100 * time.Millisecond}, backend.OK, "by 6.7% at most, and requests are too slow to tell more"},
-		"far and fast":  {clocked{gains: rate(0.5), trip: 100 * time.Millisecond}, backend.Fail, "faster than this machine's"},
-		"set forward": {clocked{trip: time.Millisecond, gains: func(_ string, since time.Duration) time.Duration {
-			if since > time.Second {
-				return time.Hour
-			}
-			return 0
-		}}, backend.Fail, "was set, by about 1h0m0"},
-		"set back": {clocked{trip: time.Millisecond, gains: func(_ string, since time.Duration) time.Duration {
-			if since > time.Second {
-				return -time.Hour
-			}
-			return 0
-		}}, backend.Fail, "was set, by about -1h0m0"},
+		"even": {
+			clocked{gains: rate(0), trip: time.Millisecond},
+			backend.OK,
+			"within 0.067% of this machine's, by two readings 1.5s apart; holders allow for 1%",
+		},
+		"a little": {
+			clocked{gains: rate(0.002), trip: time.Millisecond},
+			backend.OK,
+			"within 0.27%",
+		},
+		"slewed": {
+			clocked{gains: rate(0.0833), trip: time.Millisecond},
+			backend.Fail,
+			"at least 8.3% faster",
+		},
+		"just too fast": {
+			clocked{gains: rate(0.012), trip: time.Millisecond},
+			backend.Fail,
+			"at least 1.1% faster",
+		},
+		"slow at times": {clocked{
+			gains: rate(0.03), trip: time.Millisecond,
+			late: 60 * time.Millisecond,
+		}, backend.Fail, "at least 2.9% faster"},
+		"slow": {
+			clocked{gains: rate(-0.0833), trip: time.Millisecond},
+			backend.Warn,
+			"at least 8.3% slower",
+		},
+		"far away": {
+			clocked{gains: rate(0), trip: 100 * time.Millisecond},
+			backend.OK,
+			"by 6.7% at most, and requests are too slow to tell more",
+		},
+		"far and fast": {
+			clocked{gains: rate(0.5), trip: 100 * time.Millisecond},
+			backend.Fail,
+			"faster than this machine's",
+		},
+		"set forward": {clocked{
+			trip: time.Millisecond,
+			gains: func(_ string, since time.Duration) time.Duration {
+				if since > time.Second {
+					return time.Hour
+				}
+				return 0
+			},
+		}, backend.Fail, "was set, by about 1h0m0"},
+		"set back": {clocked{
+			trip: time.Millisecond,
+			gains: func(_ string, since time.Duration) time.Duration {
+				if since > time.Second {
+					return -time.Hour
+				}
+				return 0
+			},
+		}, backend.Fail, "was set, by about -1h0m0"},
 		"one of three": {clocked{
 			runs: []string{"a", "b", "c"}, trip: time.Millisecond,
 			gains: func(run string, since time.Duration) time.Duration {
@@ -107,11 +148,14 @@ func TestClockRate(t *testing.T) {
 				}
 				if c.want == "" {
 					if found != nil || time.Since(server.began) > time.Second {
-						t.Errorf("found %+v after %v, want nothing and no wait", found, time.Since(server.began))
+						t.Errorf("found %+v after %v, want nothing and no wait", found,
+							time.Since(server.began))
 					}
 					return
 				}
-				if len(found) != 1 || found[0].Level != c.level || !strings.Contains(found[0].Text, c.want) || (found[0].Change == "") != (c.level == backend.OK) {
+				if len(found) != 1 || found[0].Level != c.level ||
+					!strings.Contains(found[0].Text, c.want) ||
+					(found[0].Change == "") != (c.level == backend.OK) {
 					t.Errorf("found %+v, want %s %q", found, c.level, c.want)
 				}
 			})
@@ -129,16 +173,21 @@ func TestClockRateIsBounded(t *testing.T) {
 		read := func(sent time.Duration) reading {
 			trip := time.Duration(random.Int64N(int64(200 * time.Millisecond)))
 			at := sent + time.Duration(random.Float64()*float64(trip))
-			return reading{start.Add(sent), start.Add(sent + trip), start.Add(time.Hour + at + time.Duration(rate*float64(at)))}
+			return reading{
+				start.Add(sent), start.Add(sent + trip),
+				start.Add(time.Hour + at + time.Duration(rate*float64(at))),
+			}
 		}
 		least, most := bound(read(0), read(rateApart))
-		if off := 0.2 * 0.2; least > rate+off || most < rate-off || least > most { // the readings are up to 0.2s further apart, or closer
+		// The readings are up to 0.2s further apart, or closer.
+		if off := 0.2 * 0.2; least > rate+off || most < rate-off || least > most {
 			t.Fatalf("a clock of rate %v is bounded by %v and %v", rate, least, most)
 		}
 	}
 }
 
-// TestClusterHasNoGuard says so, and tells of no max_ttl, which a cluster refuses, but which TTL it needs.
+// TestClusterHasNoGuard says so, and tells of no max_ttl, which a cluster refuses, but which TTL it
+// needs.
 func TestClusterHasNoGuard(t *testing.T) {
 	s, err := New(&Config{}, "redis")
 	if err != nil {
@@ -147,7 +196,8 @@ func TestClusterHasNoGuard(t *testing.T) {
 	if err := s.OnCluster(); err != nil {
 		t.Fatal(err)
 	}
-	const node = "redis_version:8.4.0\r\nrole:master\r\ncluster_enabled:1\r\nmaxmemory_policy:noeviction\r\n"
+	const node = "redis_version:8.4.0\r\nrole:master\r\ncluster_enabled:1\r\n" +
+		"maxmemory_policy:noeviction\r\n"
 	for info, wantTTL := range map[string]string{
 		node + "connected_slaves:1\r\n": " 40s ", // (15s + 2·3s + 4s)·8/5
 		node + "connected_slaves:0\r\n": "",      // none takes over
@@ -160,7 +210,8 @@ func TestClusterHasNoGuard(t *testing.T) {
 			case "ttl":
 				ttl = f.Text
 			case "replicas":
-				if strings.Contains(f.Change, "max_ttl") || (f.Level == backend.Warn) != (wantTTL != "") {
+				if strings.Contains(f.Change, "max_ttl") ||
+					(f.Level == backend.Warn) != (wantTTL != "") {
 					t.Errorf("%+v", f)
 				}
 			}
@@ -180,10 +231,13 @@ func TestFindings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const good = "redis_version:8.4.0\r\nrole:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n"
+	const good = "redis_version:8.4.0\r\nrole:master\r\nmaxmemory:0\r\n" +
+		"maxmemory_policy:noeviction\r\naof_enabled:1\r\n"
 	sent := time.Now()
 	got := sent.Add(10 * time.Millisecond)
-	clock := func(d time.Duration) string { return fmt.Sprintf("server_time_usec:%d\r\n", sent.Add(d).UnixMicro()) }
+	clock := func(d time.Duration) string {
+		return fmt.Sprintf("server_time_usec:%d\r\n", sent.Add(d).UnixMicro())
+	}
 	for info, want := range map[string][]string{
 		good: nil, good + clock(5*time.Millisecond): nil, good + clock(-900*time.Millisecond): nil,
 		good + clock(-5*time.Second): {"clock warn"}, good + clock(time.Hour): {"clock warn"},

@@ -33,7 +33,9 @@ func NewDialer(timeout time.Duration, secure *tls.Config) DialFunc {
 }
 
 // shake makes the TLS handshake, and closes conn if it fails.
-func shake(ctx context.Context, conn net.Conn, cfg *tls.Config, timeout time.Duration, addr string) (net.Conn, error) {
+func shake(ctx context.Context, conn net.Conn, cfg *tls.Config, timeout time.Duration,
+	addr string,
+) (net.Conn, error) {
 	if cfg.ServerName == "" {
 		cfg = cfg.Clone()
 		cfg.ServerName, _, _ = net.SplitHostPort(addr)

@@ -26,20 +26,23 @@ type ConnectError struct{ Err error }
 // Error is that of what went wrong.
 func (e *ConnectError) Error() string { return e.Err.Error() }
 
-// Unconfirmed is what went wrong when the replicas were asked for of what a script has written. As that was
-// executed, nothing that the server or the client says of WAIT is a no: the kind of the error is hidden.
+// Unconfirmed is what went wrong when the replicas were asked for of what a script has written. As
+// that was executed, nothing that the server or the client says of WAIT is a no: the kind of the
+// error is hidden.
 func Unconfirmed(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return fmt.Errorf("the server executed it, and does not say how many replicas have it: %s", err.Error())
+	return fmt.Errorf("the server executed it, and does not say how many replicas have it: %s",
+		err.Error())
 }
 
 // NotMade reports whether err says that a connection was not made.
 func NotMade(err error) bool {
 	var dial *net.OpError
 	var connect *ConnectError
-	return errors.As(err, &connect) || errors.As(err, &dial) && dial.Op == "dial" // safeguard: not-made
+	// safeguard: not-made
+	return errors.As(err, &connect) || errors.As(err, &dial) && dial.Op == "dial"
 }
 
 // Failure turns what the client library returned into one of the three answers. ctx is the
@@ -57,8 +60,10 @@ func (s *Store) Failure(ctx context.Context, err error) error {
 	f := s.t.Explain(err)
 	if f.Reply != "" {
 		err := script.ServerError(f.Reply)
-		if code, _ := script.ErrorCode(f.Reply); code == "MOVED" && !s.cluster { // which the client of one server cannot follow; safeguard: moved-is-a-refusal
-			err = fmt.Errorf("%w: the server is a node of a cluster, and the client is for one server: %s", errors.ErrUnsupported, f.Reply)
+		// Which the client of one server cannot follow. safeguard: moved-is-a-refusal
+		if code, _ := script.ErrorCode(f.Reply); code == "MOVED" && !s.cluster {
+			err = fmt.Errorf("%w: the server is a node of a cluster, and the client is for "+
+				"one server: %s", errors.ErrUnsupported, f.Reply)
 		}
 		return s.redact(err)
 	}
@@ -79,7 +84,8 @@ func (s *Store) Failure(ctx context.Context, err error) error {
 	case ended != nil:
 		return fmt.Errorf("%w: %s", ended, text)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return fmt.Errorf("redis: no answer within %v", s.cfg.RequestTimeout) // safeguard: redis-no-answer
+		// safeguard: redis-no-answer
+		return fmt.Errorf("redis: no answer within %v", s.cfg.RequestTimeout)
 	case text != err.Error():
 		return errors.New(text)
 	}

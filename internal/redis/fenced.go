@@ -11,7 +11,9 @@ import (
 // Fenced runs source, a Lua script with keys and args of its own, in the step that proves that
 // token is one of the hold of key, and returns its reply. The error is [backend.ErrLost] if it is
 // not: then nothing ran.
-func (s *Store) Fenced(ctx context.Context, key string, token uint64, source string, keys, args []string) (any, error) {
+func (s *Store) Fenced(ctx context.Context, key string, token uint64, source string,
+	keys, args []string,
+) (any, error) {
 	err := backend.ValidateKey(key)
 	if err == nil {
 		err = s.Layout.CheckKey(key, s.cluster)
@@ -35,7 +37,10 @@ func (s *Store) checkFenced(key string, token uint64, source string, keys []stri
 	case token == 0 || token >= 1<<53: // exact in Lua, as are all that Redis grants
 		return &backend.InvalidError{Field: "token", Reason: "is not one that a Redis granted"}
 	case strings.HasPrefix(source, "#!"):
-		return &backend.InvalidError{Field: "script", Reason: "begins with #!, and is to run as a part of another"}
+		return &backend.InvalidError{
+			Field:  "script",
+			Reason: "begins with #!, and is to run as a part of another",
+		}
 	case !s.cluster:
 		return nil
 	}
@@ -43,7 +48,8 @@ func (s *Store) checkFenced(key string, token uint64, source string, keys []stri
 	for _, k := range keys {
 		if script.HashTag(k) != tag {
 			return &backend.InvalidError{
-				Field: "key", Value: k, Reason: "must have the hash tag {" + tag + "}, that of the lock, in a cluster",
+				Field: "key", Value: k, Reason: "must have the hash tag {" + tag +
+					"}, that of the lock, in a cluster",
 			}
 		}
 	}

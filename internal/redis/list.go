@@ -25,7 +25,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[backend.Liste
 	return func(yield func(backend.Listed, error) bool) {
 		pattern, ok := s.Layout.Pattern(prefix)
 		if !ok {
-			yield(backend.Listed{}, fmt.Errorf("%w: a list of locks whose names are not told from other keys", errors.ErrUnsupported))
+			yield(backend.Listed{}, fmt.Errorf("%w: a list of locks whose names are not told "+
+				"from other keys", errors.ErrUnsupported))
 			return
 		}
 		if err := s.Begin(ctx); err != nil {

@@ -45,13 +45,14 @@ type clockReading struct {
 
 // A known is what this client knows of a key.
 type known struct {
-	last   uint64       // the key's last token; 0: not known
-	tail   string       // of the holder, what follows in the value; empty: free
-	id     string       // of the holder
-	until  time.Time    // of a free one: the key lives for so long
-	clock  clockReading // of the server that has the key
-	misses uint8        // how often others had changed the key, until a native acquire went well again
-	wait   uint8        // acquires that are to go by the script; doubles with each miss
+	last  uint64       // the key's last token; 0: not known
+	tail  string       // of the holder, what follows in the value; empty: free
+	id    string       // of the holder
+	until time.Time    // of a free one: the key lives for so long
+	clock clockReading // of the server that has the key
+	// how often others had changed the key, until a native acquire went well again
+	misses uint8
+	wait   uint8 // acquires that are to go by the script; doubles with each miss
 }
 
 const (
@@ -123,9 +124,11 @@ func (k known) missed() known {
 	return known{misses: misses, wait: 1<<misses - 1}
 }
 
-// acquireNative makes an attempt for which r is the script: natively, if it may, and by the script if
-// that has to say.
-func (s *Store) acquireNative(ctx context.Context, c *backend.Claim, r script.Request) (g backend.Grant, err error) {
+// acquireNative makes an attempt for which r is the script: natively, if it may, and by the script
+// if that has to say.
+func (s *Store) acquireNative(ctx context.Context, c *backend.Claim,
+	r script.Request,
+) (g backend.Grant, err error) {
 	dials := s.dials.Load() // safeguard: native-clock-before
 	k, g, done, err := s.takeNative(ctx, c, r.Keys[0], r.Args)
 	if done {
@@ -156,11 +159,12 @@ func (s *Store) takeNative(ctx context.Context, c *backend.Claim, name string, a
 		return k, g, false, nil
 	}
 	value := script.Held(last, args[2])
-	ok, err = s.set(ctx, name, value, "IFEQ", script.Free(k.last), "PX", args[1]) // safeguard: native-take
+	// safeguard: native-take
+	ok, err = s.set(ctx, name, value, "IFEQ", script.Free(k.last), "PX", args[1])
 	switch {
 	case ok && k.clock.dials != s.dials.Load():
-		// By a server, maybe, that has yet to tell its clock. The script finds this hold, and keeps its
-		// counter until the clock has passed it.
+		// By a server, maybe, that has yet to tell its clock. The script finds this hold, and keeps
+		// its counter until the clock has passed it.
 		return known{}, g, false, nil
 	case ok:
 		n.note(name, known{last: last, tail: args[2], id: args[0], clock: k.clock})
@@ -172,7 +176,9 @@ func (s *Store) takeNative(ctx context.Context, c *backend.Claim, name string, a
 }
 
 // granted takes note of what the script answered to an acquire, which was sent at so many dials.
-func (s *Store) granted(name string, k known, dials uint64, args []string, c *backend.Claim, reply any) {
+func (s *Store) granted(name string, k known, dials uint64, args []string, c *backend.Claim,
+	reply any,
+) {
 	n := &s.native
 	k = known{misses: k.misses, wait: max(k.wait, 1) - 1}
 	if token, clock, ok := script.Short(reply, *c); ok && plain(c) {
@@ -185,12 +191,13 @@ func (s *Store) granted(name string, k known, dials uint64, args []string, c *ba
 	}
 }
 
-// releaseNative frees a key that is as this client was granted it. done is false if the script has to
-// say.
+// releaseNative frees a key that is as this client was granted it. done is false if the script has
+// to say.
 func (s *Store) releaseNative(ctx context.Context, c *backend.Claim) (done bool, err error) {
 	n, name, id := &s.native, s.Layout.Key(c.Key), s.Layout.OwnerID(*c)
 	k, ok := n.take(name, id)
-	if !ok || k.id != id || !c.NoneInFlight || k.wait > 0 || c.Save != nil || c.NotBefore > 0 { // safeguard: native-leaves
+	// safeguard: native-leaves
+	if !ok || k.id != id || !c.NoneInFlight || k.wait > 0 || c.Save != nil || c.NotBefore > 0 {
 		if k.misses > 0 {
 			n.note(name, known{misses: k.misses, wait: k.wait})
 		}
@@ -199,13 +206,19 @@ func (s *Store) releaseNative(ctx context.Context, c *backend.Claim) (done bool,
 	// Until the server's clock is past the last token by so much as the clock may be set back: that
 	// is for the server to say, which may be another than the one that granted.
 	sent, keep := time.Now(), s.Layout.Keep(*c)
-	clock := k.clock.us + script.Near + uint64(sent.Sub(k.clock.at).Microseconds())*101/100 // it is hardly later
-	at := max(k.last, clock) + uint64(keep.Microseconds())                                  // safeguard: native-counter-kept
-	ok, err = s.set(ctx, name, script.Free(k.last), "IFEQ", script.Held(k.last, k.tail),    // safeguard: native-free
+	// It is hardly later.
+	clock := k.clock.us + script.Near + uint64(sent.Sub(k.clock.at).Microseconds())*101/100
+	// safeguard: native-counter-kept
+	at := max(k.last, clock) + uint64(keep.Microseconds())
+	// safeguard: native-free
+	ok, err = s.set(ctx, name, script.Free(k.last), "IFEQ", script.Held(k.last, k.tail),
 		"PXAT", strconv.FormatUint(at/1000+1, 10))
 	switch {
 	case ok:
-		n.note(name, known{last: k.last, until: sent.Add(keep - keep/10), clock: k.clock, misses: k.misses})
+		n.note(name, known{
+			last: k.last, until: sent.Add(keep - keep/10), clock: k.clock,
+			misses: k.misses,
+		})
 		return true, nil
 	case s.unanswered(err):
 		return true, err
@@ -225,7 +238,8 @@ func (s *Store) unanswered(err error) bool {
 
 // plain reports whether a claim is one that the short form has room for.
 func plain(c *backend.Claim) bool {
-	return c.Mode == backend.Exclusive && !c.Reentrant && !c.Load && c.NotBefore == 0 // safeguard: native-mark
+	// safeguard: native-mark
+	return c.Mode == backend.Exclusive && !c.Reentrant && !c.Load && c.NotBefore == 0
 }
 
 // clockOf returns a time in µs that the clock has reached of the server that has k's key, and is
@@ -247,7 +261,8 @@ func (s *Store) clockOf(k *known) (us uint64, ok bool) {
 	}
 	r, now := k.clock, time.Now()
 	age, wall := now.Sub(r.at), now.Round(0).Sub(r.at.Round(0))
-	if r.us == 0 || r.dials != s.dials.Load() || age > maxAge || wall < 0 || wall > maxAge { // safeguard: native-clock-of-connection
+	// safeguard: native-clock-of-connection
+	if r.us == 0 || r.dials != s.dials.Load() || age > maxAge || wall < 0 || wall > maxAge {
 		return 0, false
 	}
 	return r.us + uint64(age.Microseconds())*99/100, true
@@ -258,7 +273,8 @@ func (n *native) told(r clockReading) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	age := r.at.Sub(n.clock.at)
-	if n.clock.dials != r.dials || age > maxAge || n.clock.us+uint64(age.Microseconds())*99/100 < r.us {
+	if n.clock.dials != r.dials || age > maxAge ||
+		n.clock.us+uint64(age.Microseconds())*99/100 < r.us {
 		n.clock = r
 	}
 }

@@ -65,7 +65,8 @@ func (f *servers) Set(ctx context.Context, key string, args ...string) (bool, er
 
 // Run is what the scripts do to a lock that nobody waits for.
 func (f *servers) Run(ctx context.Context, r Request) (any, int, error) {
-	acquire, release := r.Script == f.l.Acquire(backend.Claim{}).Script, r.Script == f.l.Release(backend.Claim{}).Script
+	acquire, release := r.Script == f.l.Acquire(backend.Claim{}).Script,
+		r.Script == f.l.Release(backend.Claim{}).Script
 	if !acquire && !release {
 		return f.fake.Run(ctx, r)
 	}
@@ -81,7 +82,8 @@ func (f *servers) Run(ctx context.Context, r Request) (any, int, error) {
 		mine, over := false, true
 		if len(fields) > 2 {
 			keep, _ := strconv.ParseInt(fields[2], 10, 64)
-			mine, over = fields[3] == r.Args[0], f.keys[key].at-time.Duration(keep)*time.Millisecond <= now
+			mine, over = fields[3] == r.Args[0],
+				f.keys[key].at-time.Duration(keep)*time.Millisecond <= now
 		}
 		if !mine && !over {
 			return []any{int64(2), int64(1000), "", int64(0), int64(0)}, 0, nil
@@ -100,7 +102,8 @@ func (f *servers) Run(ctx context.Context, r Request) (any, int, error) {
 			defer f.after()
 			f.after = nil
 		}
-		f.put(key, script.Held(counter, strconv.FormatInt(keep, 10)+" "+tail[1]), now+far+time.Duration(px)*time.Millisecond)
+		f.put(key, script.Held(counter, strconv.FormatInt(keep, 10)+" "+tail[1]),
+			now+far+time.Duration(px)*time.Millisecond)
 		if far > 0 || mine {
 			return []any{int64(1), int64(counter), int64(1)}, 0, nil
 		}
@@ -126,7 +129,10 @@ func clocksTest(t *testing.T, test func(*testing.T, *Store, *servers)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := &servers{fake: fake{l: s.Layout}, ahead: map[string]time.Duration{}, keys: map[string]*expiring{}}
+		f := &servers{
+			fake: fake{l: s.Layout}, ahead: map[string]time.Duration{},
+			keys: map[string]*expiring{},
+		}
 		s.Use(f)
 		s.Counts(&f.dials)
 		test(t, s, f)
@@ -145,7 +151,8 @@ func (last tokens) acquired(t *testing.T, s *Store, key string) backend.Claim {
 		t.Fatal(err)
 	}
 	if g.Token <= last[key] {
-		t.Errorf("the token of %s is %v less than the last", key, time.Duration(last[key]-g.Token)*time.Microsecond)
+		t.Errorf("the token of %s is %v less than the last", key,
+			time.Duration(last[key]-g.Token)*time.Microsecond)
 	}
 	last[key] = g.Token
 	return c
@@ -241,8 +248,9 @@ func TestNativeClockAfterFailover(t *testing.T) {
 	}
 }
 
-// A failover between the execution of a request and its reply: what the server before told of its clock is not
-// believed of the one that follows, to which the client is connected already when it hears that.
+// A failover between the execution of a request and its reply: what the server before told of its
+// clock is not believed of the one that follows, to which the client is connected already when it
+// hears that.
 //
 // covers: K1, K2
 func TestNativeClockOfAReplyThatIsLate(t *testing.T) {

@@ -157,7 +157,8 @@ func TestNativePair(t *testing.T) {
 			if want := "SET SET"; i > 0 && sent != want || i == 0 && sent != "acquire SET" {
 				t.Fatalf("pair %d: %s", i, sent)
 			}
-			if now := f.clock(); g.Token <= last || i > 10 && (g.Token > now || g.Token < now-20_000) || g.Reserved != c.Reserve {
+			if now := f.clock(); g.Token <= last ||
+				i > 10 && (g.Token > now || g.Token < now-20_000) || g.Reserved != c.Reserve {
 				t.Fatalf("pair %d: %+v after %d, at %d", i, g, last, now)
 			}
 			last = g.Token + uint64(g.Reserved) - 1
@@ -177,19 +178,26 @@ func TestNativeAfterOthers(t *testing.T) {
 		f.pair(t, s, fresh())
 		f.value = script.Held(f.clock()+5, "15000 another 1 ")
 		was := f.value
-		if _, err := s.TryAcquire(t.Context(), fresh()); !errors.Is(err, backend.ErrHeld) || f.value != was {
-			t.Errorf("TryAcquire of a key that another holds: %v, and the key is %q, was %q", err, f.value, was)
+		if _, err := s.TryAcquire(t.Context(), fresh()); !errors.Is(err, backend.ErrHeld) ||
+			f.value != was {
+			t.Errorf("TryAcquire of a key that another holds: %v, and the key is %q, was %q", err,
+				f.value, was)
 		}
 		f.value = script.Free(f.clock())
 		c := fresh()
 		if _, err := s.TryAcquire(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		s.native.known[s.Layout.Key("k")] = func(k known) known { k.wait = 0; return k }(s.native.known[s.Layout.Key("k")])
+		s.native.known[s.Layout.Key("k")] = func(k known) known {
+			k.wait = 0
+			return k
+		}(s.native.known[s.Layout.Key("k")])
 		f.value += " " // by one who watches
 		f.sent = nil
-		if _, err := s.Release(t.Context(), c); err != nil || !slices.Equal(f.sent, []string{"SET", "release"}) {
-			t.Errorf("Release of a hold that is marked: %v, by %q; want the script, which publishes", err, f.sent)
+		if _, err := s.Release(t.Context(), c); err != nil ||
+			!slices.Equal(f.sent, []string{"SET", "release"}) {
+			t.Errorf("Release of a hold that is marked: %v, by %q; want the script, "+
+				"which publishes", err, f.sent)
 		}
 	})
 }
@@ -214,7 +222,8 @@ func TestNativeOnce(t *testing.T) {
 				t.Fatalf("Release: %v", err)
 			}
 			if want == backend.Unknown && f.sent[len(f.sent)-1] != "release" {
-				t.Errorf("a hold that was not granted by the short way is released by %s", f.sent[len(f.sent)-1])
+				t.Errorf("a hold that was not granted by the short way is released by %s",
+					f.sent[len(f.sent)-1])
 			}
 		}
 		d := fresh()
@@ -226,7 +235,8 @@ func TestNativeOnce(t *testing.T) {
 		if _, err := s.Release(t.Context(), d); backend.AnswerOf(err) != backend.Unknown {
 			t.Fatalf("without an answer: %v", err)
 		}
-		if _, err := s.Release(t.Context(), d); !errors.Is(err, backend.ErrLost) || !slices.Equal(f.sent, []string{"SET", "release"}) {
+		if _, err := s.Release(t.Context(), d); !errors.Is(err, backend.ErrLost) ||
+			!slices.Equal(f.sent, []string{"SET", "release"}) {
 			t.Errorf("the repeated release: %v, by %q", err, f.sent)
 		}
 	})
@@ -272,18 +282,22 @@ func TestNativeMinimum(t *testing.T) {
 				t.Fatalf("pair %d: %s", i, sent)
 			}
 			if g.Token != c.MinToken || g.Token <= last {
-				t.Fatalf("pair %d: token %d after %d, want the minimum, %d", i, g.Token, last, c.MinToken)
+				t.Fatalf("pair %d: token %d after %d, want the minimum, %d", i, g.Token, last,
+					c.MinToken)
 			}
 			last = g.Token
 		}
 		c := fresh()
 		c.MinToken, c.TTL = f.clock()+uint64((11*time.Second).Microseconds()), 40*time.Second
 		sent, g := f.pair(t, s, c)
-		if limit := f.clock() + uint64((10 * time.Second).Microseconds()); sent != "acquire SET" || g.Token > limit || g.Token < limit-10_000 {
-			t.Errorf("%s: token %d of a minimum further ahead, want the script to cut it to %d", sent, g.Token, limit)
+		if limit := f.clock() + uint64((10 * time.Second).Microseconds()); sent != "acquire SET" ||
+			g.Token > limit || g.Token < limit-10_000 {
+			t.Errorf("%s: token %d of a minimum further ahead, want the script to cut it to %d",
+				sent, g.Token, limit)
 		}
 		if sent, after := f.pair(t, s, fresh()); sent != "acquire SET" || after.Token != g.Token+1 {
-			t.Errorf("%s: token %d, far ahead of the clock, after %d; want it from the script", sent, after.Token, g.Token)
+			t.Errorf("%s: token %d, far ahead of the clock, after %d; want it from the script",
+				sent, after.Token, g.Token)
 		}
 	})
 }
@@ -310,13 +324,16 @@ func TestNativeKeeps(t *testing.T) {
 				time.Sleep(time.Hour)
 			}
 			counter := max(g.Token, f.clock())
-			if _, err := s.Release(t.Context(), c); err != nil || !slices.Equal(f.sent, []string{"SET"}) {
+			if _, err := s.Release(t.Context(), c); err != nil ||
+				!slices.Equal(f.sent, []string{"SET"}) {
 				t.Fatalf("release with a TTL of %v: %v by %q", ttl, err, f.sent)
 			}
 			at, err := strconv.ParseUint(f.args[4], 10, 64)
 			after := time.Duration(at*1000-counter) * time.Microsecond
-			if keep := s.Layout.Keep(c); err != nil || f.args[3] != "PXAT" || after < keep || after > keep+time.Minute {
-				t.Errorf("release with a TTL of %v: %q, which is %v after the counter, want %v", ttl, f.args, after, keep)
+			if keep := s.Layout.Keep(c); err != nil || f.args[3] != "PXAT" || after < keep ||
+				after > keep+time.Minute {
+				t.Errorf("release with a TTL of %v: %q, which is %v after the counter, want %v",
+					ttl, f.args, after, keep)
 			}
 		}
 	})
@@ -348,9 +365,11 @@ func TestNativeMisses(t *testing.T) {
 // more than a compare.
 func TestNativeIsForPlainLocks(t *testing.T) {
 	for name, change := range map[string]func(*backend.Claim){
-		"shared":           func(c *backend.Claim) { c.Mode = backend.Shared },
-		"permit":           func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 },
-		"re-entrant":       func(c *backend.Claim) { c.Reentrant, c.Hold = true, backend.NewOwner() },
+		"shared": func(c *backend.Claim) { c.Mode = backend.Shared },
+		"permit": func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 },
+		"re-entrant": func(c *backend.Claim) {
+			c.Reentrant, c.Hold = true, backend.NewOwner()
+		},
 		"state":            func(c *backend.Claim) { c.Load = true },
 		"heeds a mark":     func(c *backend.Claim) { c.NotBefore = time.Hour },
 		"may be in flight": func(c *backend.Claim) { c.NoneInFlight = false },
@@ -369,7 +388,9 @@ func TestNativeIsForPlainLocks(t *testing.T) {
 		})
 	}
 	for name, leave := range map[string]func(*backend.Claim){
-		"mark": func(c *backend.Claim) { c.NotBefore = time.Hour }, "value": func(c *backend.Claim) { c.Save = []byte("v") },
+		"mark": func(c *backend.Claim) {
+			c.NotBefore = time.Hour
+		}, "value": func(c *backend.Claim) { c.Save = []byte("v") },
 	} {
 		nativeTest(t, Config{}, func(t *testing.T, s *Store, f *fake) {
 			f.pair(t, s, fresh())
@@ -377,13 +398,15 @@ func TestNativeIsForPlainLocks(t *testing.T) {
 			_, err := s.TryAcquire(t.Context(), c)
 			f.sent = nil
 			leave(&c)
-			if err = errors.Join(err, storetest.Release(t.Context(), s, c)); err != nil || !slices.Equal(f.sent, []string{"release"}) {
+			if err = errors.Join(err, storetest.Release(t.Context(), s, c)); err != nil ||
+				!slices.Equal(f.sent, []string{"release"}) {
 				t.Errorf("a release that leaves a %s: %v, by %q", name, err, f.sent)
 			}
 		})
 	}
 	for name, cfg := range map[string]Config{
-		"guard": {MaxTTL: time.Hour}, "dialect": {Dialect: DialectString}, "replicas": {Replicas: 1},
+		"guard": {MaxTTL: time.Hour}, "dialect": {Dialect: DialectString},
+		"replicas": {Replicas: 1},
 	} {
 		nativeTest(t, cfg, func(t *testing.T, s *Store, _ *fake) {
 			if err := s.detect(t.Context()); err != nil || s.native.on.Load() {
@@ -439,7 +462,8 @@ func TestNativeForgets(t *testing.T) {
 type unreplicated struct{ fake }
 
 func (f *unreplicated) Run(ctx context.Context, r Request) (any, int, error) {
-	if r.Script == f.l.Renew(backend.Claim{}).Script || r.Script == f.l.Release(backend.Claim{}).Script {
+	if r.Script == f.l.Renew(backend.Claim{}).Script ||
+		r.Script == f.l.Release(backend.Claim{}).Script {
 		return int64(1), 0, nil
 	}
 	if r.Script == f.l.TryAcquireAll(nil).Script {
@@ -448,8 +472,8 @@ func (f *unreplicated) Run(ctx context.Context, r Request) (any, int, error) {
 	return f.fake.Run(ctx, r)
 }
 
-// Several keys are in one request only where all are known to be on one server: a client of another kind may send it by
-// its first key, to a server that has not the others.
+// Several keys are in one request only where all are known to be on one server: a client of another
+// kind may send it by its first key, to a server that has not the others.
 //
 // covers: B1
 func TestManyKeysAreOnOneServer(t *testing.T) {
@@ -462,7 +486,10 @@ func TestManyKeysAreOnOneServer(t *testing.T) {
 		"one server": {Config{}, func(s *Store) error { s.OnOneServer(); return nil }, true},
 		"not known":  {Config{}, func(*Store) error { return nil }, false},
 		"a cluster":  {Config{}, (*Store).OnCluster, false},
-		"dialect":    {Config{Dialect: DialectString}, func(s *Store) error { s.OnOneServer(); return nil }, false},
+		"dialect": {Config{Dialect: DialectString}, func(s *Store) error {
+			s.OnOneServer()
+			return nil
+		}, false},
 	} {
 		s, err := New(&test.cfg, "redis")
 		if err == nil {
@@ -471,13 +498,18 @@ func TestManyKeysAreOnOneServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := &unreplicated{fake{l: s.Layout, clock: func() uint64 { return uint64(time.Now().UnixMicro()) }}}
+		f := &unreplicated{fake{l: s.Layout, clock: func() uint64 {
+			return uint64(time.Now().UnixMicro())
+		}}}
 		s.Use(f)
 		s.checked.Store(true)
 		_, errAcquire := s.TryAcquireAll(t.Context(), claims)
 		_, errNone := s.TryAcquireAll(t.Context(), nil)
 		_, errRelease := s.TryReleaseAll(t.Context(), claims)
-		for what, err := range map[string]error{"TryAcquireAll": errAcquire, "of none": errNone, "TryReleaseAll": errRelease} {
+		for what, err := range map[string]error{
+			"TryAcquireAll": errAcquire, "of none": errNone,
+			"TryReleaseAll": errRelease,
+		} {
 			if errors.Is(err, errors.ErrUnsupported) == test.many {
 				t.Errorf("%s: %s = %v", name, what, err)
 			}
@@ -485,7 +517,8 @@ func TestManyKeysAreOnOneServer(t *testing.T) {
 	}
 }
 
-// A server of several that evicts has many keys refused, as it has one, also in the first request of all.
+// A server of several that evicts has many keys refused, as it has one, also in the first request
+// of all.
 //
 // covers: R5
 func TestManyKeysOfAnUnfitServer(t *testing.T) {
@@ -496,7 +529,8 @@ func TestManyKeysOfAnUnfitServer(t *testing.T) {
 	s.OnOneServer()
 	f := &evicting{fake{l: s.Layout}}
 	s.Use(f)
-	if _, err = s.TryAcquireAll(t.Context(), []backend.Claim{fresh(), fresh()}); !errors.Is(err, backend.ErrUnsafe) || len(f.sent) > 0 {
+	if _, err = s.TryAcquireAll(t.Context(), []backend.Claim{fresh(), fresh()}); !errors.Is(err,
+		backend.ErrUnsafe) || len(f.sent) > 0 {
 		t.Errorf("TryAcquireAll = %v, and %q was sent; want ErrUnsafe", err, f.sent)
 	}
 }
@@ -509,15 +543,17 @@ func (f *evicting) Info(context.Context, string) ([]string, error) {
 	return []string{good, "maxmemory:1000000\r\nmaxmemory_policy:allkeys-lru\r\n", good}, nil
 }
 
-// With replicas=1 no yes that a failover may undo is a yes: of a grant, of a renewal, and of a state
-// that is saved. A release that saves nothing needs none.
+// With replicas=1 no yes that a failover may undo is a yes: of a grant, of a renewal, and of a
+// state that is saved. A release that saves nothing needs none.
 func TestReplicasAreNeeded(t *testing.T) {
 	s, err := New(&Config{Replicas: 1}, "redis")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.OnOneServer()
-	f := &unreplicated{fake{l: s.Layout, clock: func() uint64 { return uint64(time.Now().UnixMicro()) }}}
+	f := &unreplicated{fake{l: s.Layout, clock: func() uint64 {
+		return uint64(time.Now().UnixMicro())
+	}}}
 	s.Use(f)
 	c := fresh()
 	_, err = s.TryAcquire(t.Context(), c)
@@ -525,7 +561,8 @@ func TestReplicasAreNeeded(t *testing.T) {
 	saves.Save = []byte("state")
 	_, errAll := s.TryAcquireAll(t.Context(), []backend.Claim{fresh(), fresh()})
 	for what, err := range map[string]error{
-		"TryAcquire": err, "TryAcquireAll": errAll, "Renew": s.Renew(t.Context(), c), "a save": storetest.Release(t.Context(), s, saves),
+		"TryAcquire": err, "TryAcquireAll": errAll, "Renew": s.Renew(t.Context(), c),
+		"a save": storetest.Release(t.Context(), s, saves),
 	} {
 		if backend.AnswerOf(err) != backend.Unknown {
 			t.Errorf("%s without a replica = %v, want that nobody knows", what, err)

@@ -26,7 +26,8 @@ func (s *Store) Observe(ctx context.Context, key string) iter.Seq2[backend.State
 			yield(backend.State{}, err)
 			return
 		}
-		if err := s.Begin(ctx); err != nil { // Close waits for the tracking, and not for the caller's loop
+		// Close waits for the tracking, and not for the caller's loop.
+		if err := s.Begin(ctx); err != nil {
 			yield(backend.State{}, err)
 			return
 		}
@@ -45,7 +46,8 @@ func (s *Store) Observe(ctx context.Context, key string) iter.Seq2[backend.State
 			}
 		}()
 		select {
-		case <-o.changed: // the server tells, or cannot be asked to; what comes after the first look is not missed
+		// The server tells, or cannot be asked to; what comes after the first look is not missed.
+		case <-o.changed:
 		case <-ctx.Done():
 		}
 		if backend.ObserveBy(ctx, backend.SlowLook, o.changed, o.look, yield) {
@@ -139,9 +141,12 @@ func (s *Store) untracked(err error) error {
 	err = s.Failure(context.Background(), err)
 	switch {
 	case errors.Is(err, script.ErrNotPermitted):
-		return fmt.Errorf("%w: changes of a key: the user may not CLIENT TRACKING: %s", errors.ErrUnsupported, err.Error())
-	case errors.Is(err, errors.ErrUnsupported), reply != "" && backend.AnswerOf(err) == backend.Unknown:
-		return fmt.Errorf("%w: changes of a key (CLIENT TRACKING with RESP3): %s", errors.ErrUnsupported, err.Error())
+		return fmt.Errorf("%w: changes of a key: the user may not CLIENT TRACKING: %s",
+			errors.ErrUnsupported, err.Error())
+	case errors.Is(err, errors.ErrUnsupported), reply != "" &&
+		backend.AnswerOf(err) == backend.Unknown:
+		return fmt.Errorf("%w: changes of a key (CLIENT TRACKING with RESP3): %s",
+			errors.ErrUnsupported, err.Error())
 	}
 	return nil
 }

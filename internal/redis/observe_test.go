@@ -210,7 +210,8 @@ func TestTrackingRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Use(&tracked{})
-		if got := s.untracked(errors.New(reply)); (got != nil) != final || final && !errors.Is(got, errors.ErrUnsupported) {
+		if got := s.untracked(errors.New(reply)); (got != nil) != final ||
+			final && !errors.Is(got, errors.ErrUnsupported) {
 			t.Errorf("%s: %v", reply, got)
 		}
 		if got := s.untracked(errLostReply); got != nil {

@@ -70,16 +70,18 @@ type Store struct {
 	Layout  script.Layout
 	Secrets []string // passwords, which are in no error
 
-	t         Transport
-	cfg       Config
-	caps      backend.Capabilities
-	waiters   *Subscription
-	cluster   bool           // see OnCluster
-	single    bool           // see OnOneServer
-	dials     *atomic.Uint64 // see Counts; and requests without an answer, as then a connection may be lost
-	one       bool           // dials has all, so while it stays, a server that answers is the one that did before
-	checked   atomic.Bool    // the server was found fit, see Check
-	noPublish atomic.Bool    // the user may not publish: nobody would be woken
+	t       Transport
+	cfg     Config
+	caps    backend.Capabilities
+	waiters *Subscription
+	cluster bool // see OnCluster
+	single  bool // see OnOneServer
+	// see Counts; and requests without an answer, as then a connection may be lost
+	dials *atomic.Uint64
+	// dials has all, so while it stays, a server that answers is the one that did before
+	one       bool
+	checked   atomic.Bool // the server was found fit, see Check
+	noPublish atomic.Bool // the user may not publish: nobody would be woken
 	native    native
 
 	mu       sync.RWMutex // guards closed, and inFlight.Add from zero against inFlight.Wait
@@ -94,7 +96,10 @@ func New(cfg *Config, name string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: *cfg, caps: cfg.capabilities(name), Layout: layout.For(backend.NewOwner()), dials: new(atomic.Uint64)}
+	s := &Store{
+		cfg: *cfg, caps: cfg.capabilities(name), Layout: layout.For(backend.NewOwner()),
+		dials: new(atomic.Uint64),
+	}
 	s.waiters = newSubscription(s)
 	return s, nil
 }
@@ -106,9 +111,9 @@ func (s *Store) Use(t Transport) { s.t = t }
 // sent on it. It is called before the first verb, or never.
 func (s *Store) Counts(dials *atomic.Uint64) { s.dials, s.one = dials, true }
 
-// ClusterInFlight is how many requests of a cluster's client are in flight; more wait for one of them.
-// They are so many that those for a primary that is silent leave room for the others': a client has
-// connections to each, and requests for one of them wait there.
+// ClusterInFlight is how many requests of a cluster's client are in flight; more wait for one of
+// them. They are so many that those for a primary that is silent leave room for the others': a
+// client has connections to each, and requests for one of them wait there.
 const ClusterInFlight = 1 << 14
 
 // OnCluster says that the servers are a cluster, before the first verb. It returns an
@@ -118,8 +123,8 @@ func (s *Store) OnCluster() error {
 	return s.cfg.RefuseCluster()
 }
 
-// OnOneServer says that all keys are on one server, whichever that is at the time, before the first verb. A client
-// of which that is not known may route each request by its first key.
+// OnOneServer says that all keys are on one server, whichever that is at the time, before the first
+// verb. A client of which that is not known may route each request by its first key.
 func (s *Store) OnOneServer() { s.single = true }
 
 // Capabilities are all there are; in the string dialect exclusive locks, without a queue.
@@ -151,12 +156,14 @@ func (s *Store) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Gran
 	return g, err
 }
 
-// TryAcquireAll is that of [backend.Backend], in one script. In the string dialect, and where not all keys are
-// known to be on one server, it is not supported.
+// TryAcquireAll is that of [backend.Backend], in one script. In the string dialect, and where not
+// all keys are known to be on one server, it is not supported.
 //
-// Safety: as of an attempt for each claim, of which nothing is repeated. What this client knows of a lock is
-// forgotten before it is about to be another.
-func (s *Store) TryAcquireAll(ctx context.Context, claims []backend.Claim) ([]backend.Grant, error) {
+// Safety: as of an attempt for each claim, of which nothing is repeated. What this client knows of
+// a lock is forgotten before it is about to be another.
+func (s *Store) TryAcquireAll(ctx context.Context,
+	claims []backend.Claim,
+) ([]backend.Grant, error) {
 	if s.cfg.Dialect != "" || !s.single { // safeguard: try-all-one-server
 		return s.Base.TryAcquireAll(ctx, claims)
 	}
@@ -204,7 +211,8 @@ func (s *Store) Renew(ctx context.Context, c backend.Claim) error {
 	if err != nil {
 		return err
 	}
-	if err = script.DecodeRenew(reply); err == nil && replicas < s.cfg.Replicas { // safeguard: replicas-renewal
+	// safeguard: replicas-renewal
+	if err = script.DecodeRenew(reply); err == nil && replicas < s.cfg.Replicas {
 		return s.lacksReplicas(replicas)
 	}
 	return err
@@ -231,7 +239,8 @@ func (s *Store) Release(ctx context.Context, c backend.Claim) (told backend.Rele
 	if err != nil {
 		return told, err
 	}
-	if told, err = script.DecodeRelease(reply); err == nil && replicas < acknowledge { // safeguard: replicas-save
+	// safeguard: replicas-save
+	if told, err = script.DecodeRelease(reply); err == nil && replicas < acknowledge {
 		return backend.Released{}, s.lacksReplicas(replicas)
 	}
 	return told, err
@@ -239,7 +248,8 @@ func (s *Store) Release(ctx context.Context, c backend.Claim) (told backend.Rele
 
 // TryReleaseAll is that of [backend.Backend], in one script, and supported where TryAcquireAll is.
 //
-// Safety: as of a release alone. The script compares each claim's id, so none of another's is ended.
+// Safety: as of a release alone. The script compares each claim's id, so none of another's is
+// ended.
 func (s *Store) TryReleaseAll(ctx context.Context, claims []backend.Claim) ([]bool, error) {
 	if s.cfg.Dialect != "" || !s.single {
 		return s.Base.TryReleaseAll(ctx, claims)
@@ -272,7 +282,9 @@ func (s *Store) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error
 	for _, lock := range locks {
 		together := lock[:0:0]
 		for _, i := range lock {
-			if c := &claims[i]; len(lock) > 1 && c.Save == nil && c.NotBefore == 0 && len(c.Before) == 0 { // safeguard: releaseall-leaves
+			// safeguard: releaseall-leaves
+			if c := &claims[i]; len(lock) > 1 && c.Save == nil && c.NotBefore == 0 &&
+				len(c.Before) == 0 {
 				together = append(together, i)
 			} else {
 				requests.Go(func() { _, answers[i] = s.Release(ctx, *c) })
@@ -280,9 +292,10 @@ func (s *Store) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error
 		}
 		if len(together) > 0 {
 			requests.Go(func() {
-				backend.Together(claims, [][]int{together}, answers, func(some []backend.Claim) ([]error, error) {
-					return s.releaseTogether(ctx, some)
-				})
+				backend.Together(claims, [][]int{together}, answers,
+					func(some []backend.Claim) ([]error, error) {
+						return s.releaseTogether(ctx, some)
+					})
 			})
 		}
 	}
@@ -292,7 +305,8 @@ func (s *Store) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error
 
 // releaseTogether releases claims of one lock, in one step.
 //
-// Safety: as of a release alone. The script compares each claim's id, so none of another's is ended.
+// Safety: as of a release alone. The script compares each claim's id, so none of another's is
+// ended.
 func (s *Store) releaseTogether(ctx context.Context, lock []backend.Claim) ([]error, error) {
 	s.forget(lock)
 	reply, _, err := s.run(ctx, s.Layout.ReleaseAll(lock), 0)
@@ -310,7 +324,8 @@ func (s *Store) Saved(ctx context.Context, key string) ([]byte, error) {
 	if err := backend.ValidateKey(key); err != nil {
 		return nil, err
 	}
-	reply, _, err := s.run(ctx, script.Request{Script: script.Saved, Keys: []string{s.Layout.StateKey(key)}}, 0)
+	reply, _, err := s.run(ctx,
+		script.Request{Script: script.Saved, Keys: []string{s.Layout.StateKey(key)}}, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -354,7 +369,9 @@ func (s *Store) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error,
 
 // heartbeat asks for the claims of some locks, by their indices, together. The locks about which
 // that tells nothing it asks about alone.
-func (s *Store) heartbeat(ctx context.Context, claims []backend.Claim, locks [][]int, answers []error) {
+func (s *Store) heartbeat(ctx context.Context, claims []backend.Claim, locks [][]int,
+	answers []error,
+) {
 	of, counts := make([][]backend.Claim, len(locks)), make([]int, len(locks))
 	for n, lock := range locks {
 		counts[n] = len(lock)
@@ -420,7 +437,9 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 }
 
 // ForceRelease ends a hold whoever's it is, as [backend.Backend] says.
-func (s *Store) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+func (s *Store) ForceRelease(ctx context.Context, key string,
+	token uint64,
+) (backend.Holder, error) {
 	return backend.ForceReleaseBy(ctx, s, key, token)
 }
 
@@ -436,7 +455,9 @@ func (s *Store) Close() error {
 }
 
 // run sends a request, and turns what went wrong into one of the three answers.
-func (s *Store) run(ctx context.Context, r script.Request, replicas int) (reply any, have int, err error) {
+func (s *Store) run(ctx context.Context, r script.Request,
+	replicas int,
+) (reply any, have int, err error) {
 	if err := s.Begin(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -448,20 +469,23 @@ func (s *Store) run(ctx context.Context, r script.Request, replicas int) (reply 
 	return reply, have, nil
 }
 
-// forbiddenKeys adds to err which keys were asked for, if it says that the user may not touch one of them:
+// forbiddenKeys adds to err which keys were asked for, if it says that the user may not touch one
+// of them:
 // the server does not say which, and a lock may have one whose name begins with a brace.
 func forbiddenKeys(err error, keys []string) error {
 	if !errors.Is(err, script.ErrNotPermitted) || !strings.Contains(err.Error(), " key") {
 		return err
 	}
-	return fmt.Errorf("%w (it asks for %q; prefix=… sets how they begin)", err, keys) // safeguard: forbidden-keys
+	// safeguard: forbidden-keys
+	return fmt.Errorf("%w (it asks for %q; prefix=… sets how they begin)", err, keys)
 }
 
 // lacksReplicas is the unknown answer of a write that too few replicas have: the hold might not
 // survive a failover. (With enough of them there is no promise either: another replica may be
 // promoted.)
 func (s *Store) lacksReplicas(have int) error {
-	return fmt.Errorf("redis: %d of %d replicas have the lock (replicas=%d)", have, s.cfg.Replicas, s.cfg.Replicas)
+	return fmt.Errorf("redis: %d of %d replicas have the lock (replicas=%d)", have, s.cfg.Replicas,
+		s.cfg.Replicas)
 }
 
 func (s *Store) info(ctx context.Context, section string) ([]string, error) {
@@ -496,8 +520,12 @@ func (s *Store) validate(c *backend.Claim) error {
 	if err := c.Validate(s.caps); err != nil {
 		return err
 	}
-	if s.cfg.MaxTTL != 0 && c.TTL > s.cfg.MaxTTL { // it would outlive the guard's grace; safeguard: max-ttl
-		return &backend.InvalidError{Field: "ttl", Value: c.TTL.String(), Reason: "is over max_ttl, " + s.cfg.MaxTTL.String()}
+	// It would outlive the guard's grace. safeguard: max-ttl
+	if s.cfg.MaxTTL != 0 && c.TTL > s.cfg.MaxTTL {
+		return &backend.InvalidError{
+			Field: "ttl", Value: c.TTL.String(),
+			Reason: "is over max_ttl, " + s.cfg.MaxTTL.String(),
+		}
 	}
 	if s.cfg.Dialect != "" {
 		return s.Layout.CheckKey(c.Key, s.cluster)

@@ -64,7 +64,8 @@ func (s *Store) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake
 		return nil, err
 	}
 	if s.noPublish.Load() {
-		return nil, fmt.Errorf("%w: wake-ups: the user may not PUBLISH (needed: %s)", errors.ErrUnsupported, needs)
+		return nil, fmt.Errorf("%w: wake-ups: the user may not PUBLISH (needed: %s)",
+			errors.ErrUnsupported, needs)
 	}
 	if c.Queue {
 		return s.waiters.watch(ctx, s.Layout.ClientChannel(), &s.waiters.Queue, s.Layout.Topic(c))
@@ -91,9 +92,11 @@ type Subscription struct {
 	heard  atomic.Int64  // when the server last said something, in ns since start
 	start  time.Time
 	Hub    waiting.Hub[backend.Wake] // of claims that do not queue, by channel name
-	Queue  waiting.Hub[backend.Wake] // of those that do, by Layout.Topic; all come on the client's channel
-	Idle   time.Duration             // a channel stays for one to two of these without a watcher: the next often comes soon
-	Quiet  time.Duration             // a connection on which nothing came for so long is pinged
+	// of those that do, by Layout.Topic; all come on the client's channel
+	Queue waiting.Hub[backend.Wake]
+	// a channel stays for one to two of these without a watcher: the next often comes soon
+	Idle  time.Duration
+	Quiet time.Duration // a connection on which nothing came for so long is pinged
 
 	mu       sync.Mutex // guards the rest; taken before the Hub's own
 	started  bool
@@ -131,8 +134,9 @@ func newConfirmation() *confirmation { return &confirmation{done: make(chan stru
 func newSubscription(store *Store) *Subscription {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Subscription{
-		store: store, ctx: ctx, cancel: cancel, nudge: make(chan struct{}, 1), start: time.Now(), channels: map[string]*channel{},
-		Idle: defaultIdle, Quiet: defaultQuiet,
+		store: store, ctx: ctx, cancel: cancel, nudge: make(chan struct{}, 1), start: time.Now(),
+		channels: map[string]*channel{},
+		Idle:     defaultIdle, Quiet: defaultQuiet,
 	}
 }
 
@@ -206,7 +210,8 @@ func (s *Subscription) connection() (confirmed bool, err error) {
 		cancel()
 		_ = ps.Close() // a read is left only when its connection is closed
 		if ended != nil {
-			<-ended //nolint:errcheck // why it ended: because of the lines above, or it was told already
+			//nolint:errcheck // why it ended: because of the lines above, or it was told already
+			<-ended
 		}
 		confirmed = confirmations.Load() > 0
 	}()
@@ -217,7 +222,8 @@ func (s *Subscription) connection() (confirmed bool, err error) {
 		if err := s.subscribe(ctx, ps); err != nil {
 			return false, err
 		}
-		if ended == nil { // only now, so that a connection that cannot be made is reported here and once
+		// Only now, so that a connection that cannot be made is reported here and once.
+		if ended == nil {
 			s.listening()
 			ended = make(chan error, 1)
 			s.tasks.Go(func() {
@@ -240,7 +246,8 @@ func (s *Subscription) connection() (confirmed bool, err error) {
 		case <-ticker.C:
 			due = true
 		}
-		select { // of what came at once, such as during a request, the end of the connection is first
+		// Of what came at once, such as during a request, the end of the connection is first.
+		select {
 		case err := <-ended:
 			return false, err
 		default:
@@ -272,8 +279,8 @@ func (s *Subscription) subscribe(ctx context.Context, ps Messages) error {
 	return ps.Subscribe(ctx, names...)
 }
 
-// tidy unsubscribes what nobody watches any more, and pings a server that says nothing. idle says that no
-// channel is left.
+// tidy unsubscribes what nobody watches any more, and pings a server that says nothing. idle says
+// that no channel is left.
 func (s *Subscription) tidy(ctx context.Context, ps Messages) (idle bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.store.cfg.RequestTimeout)
 	defer cancel()
@@ -406,7 +413,8 @@ func (s *Subscription) await(ctx context.Context, state *confirmation) error {
 	case <-s.ctx.Done():
 		return backend.ErrClosed
 	case <-timer.C:
-		return fmt.Errorf("redis: subscription was not confirmed within %v", s.store.cfg.RequestTimeout)
+		return fmt.Errorf("redis: subscription was not confirmed within %v",
+			s.store.cfg.RequestTimeout)
 	}
 }
 
@@ -438,7 +446,8 @@ func (s *Subscription) deliver(m Message) {
 		s.Hub.Wake(m.Channel, backend.Wake{})
 	} else if topic, w, ok := script.DecodeHanded(m.Payload); ok {
 		if s.store.cfg.Replicas > 0 { // safeguard: handed-unreplicated
-			w = backend.Wake{} // no grant before the replicas have it, which the claimant's own attempt waits for
+			// No grant before the replicas have it, which the claimant's own attempt waits for.
+			w = backend.Wake{}
 		}
 		s.Queue.Deliver(topic, w)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
-// A Watch is among the watchers before it looks for its channel: a sweep in between, which sees none, would drop
-// the channel that it found.
+// A Watch is among the watchers before it looks for its channel: a sweep in between, which sees
+// none, would drop the channel that it found.
 //
 // covers: W1
 func TestWatchEntersBeforeItLooks(t *testing.T) {
@@ -42,8 +42,8 @@ func TestWatchEntersBeforeItLooks(t *testing.T) {
 	}
 }
 
-// What a release granted to whoever is next is only on the primary when that is told. With replicas=1 it is a reason
-// to ask, and no grant.
+// What a release granted to whoever is next is only on the primary when that is told. With
+// replicas=1 it is a reason to ask, and no grant.
 //
 // covers: R1, A6
 func TestHandOverThatNoReplicaHas(t *testing.T) {
@@ -54,7 +54,10 @@ func TestHandOverThatNoReplicaHas(t *testing.T) {
 		}
 		sub := newSubscription(s)
 		wakes := sub.Queue.Watch(t.Context(), "id holdfast:{k}")
-		sub.deliver(Message{Channel: s.Layout.ClientChannel(), Payload: "17 1 1500 id holdfast:{k}"})
+		sub.deliver(Message{
+			Channel: s.Layout.ClientChannel(),
+			Payload: "17 1 1500 id holdfast:{k}",
+		})
 		sub.close()
 		if w := <-wakes; w.Granted != (replicas == 0) {
 			t.Errorf("a hand-over with replicas=%d is %+v", replicas, w)

@@ -43,7 +43,10 @@ type Settings map[string]func(value string) error
 
 // Register makes all schemes known of a backend whose plain one is name.
 func Register(name string, open func(context.Context, *url.URL) (backend.Backend, error)) {
-	for _, kind := range []string{"", "s", "+sentinel", "s+sentinel", "+cluster", "s+cluster", "+unix"} {
+	for _, kind := range []string{
+		"", "s", "+sentinel", "s+sentinel", "+cluster", "s+cluster",
+		"+unix",
+	} {
 		backend.Register(name+kind, open)
 	}
 }
@@ -64,7 +67,8 @@ func ParseURL(u *url.URL, name string, own Settings) (Target, error) {
 		t.Topology = Cluster
 	}
 	if u.Fragment != "" {
-		return t, invalidOption("url", "", "has a #fragment; percent-encode special characters in user and password")
+		return t, invalidOption("url", "",
+			"has a #fragment; percent-encode special characters in user and password")
 	}
 	parts := []func(*url.URL) error{
 		func(u *url.URL) error { return t.parseHosts(u, name) }, t.parseUser, t.parsePath,
@@ -91,7 +95,8 @@ func ParseURL(u *url.URL, name string, own Settings) (Target, error) {
 // parseSocket reads the path of a Unix socket.
 func (t *Target) parseSocket(u *url.URL) error {
 	if u.Host != "" || len(u.Path) < 2 || strings.HasSuffix(u.Path, "/") {
-		return invalidOption("url", "", "must be "+u.Scheme+":///path/of/the/socket, with three slashes")
+		return invalidOption("url", "",
+			"must be "+u.Scheme+":///path/of/the/socket, with three slashes")
 	}
 	t.Addrs = []string{u.Path}
 	return nil
@@ -132,12 +137,14 @@ func (t *Target) parseHosts(u *url.URL, scheme string) error {
 			number = port
 		}
 		if n, err := strconv.ParseUint(number, 10, 16); err != nil || n == 0 || name == "" {
-			return invalidOption("url", "", "has a host that is not host:port") // not quoted: it may be a password that lacks its @
+			// Not quoted: it may be a password that lacks its @.
+			return invalidOption("url", "", "has a host that is not host:port")
 		}
 		t.Addrs = append(t.Addrs, net.JoinHostPort(name, number))
 	}
 	if t.Topology == Standalone && len(t.Addrs) > 1 {
-		return invalidOption("url", u.Host, "names several hosts; say "+scheme+"+sentinel:// or "+scheme+"+cluster://")
+		return invalidOption("url", u.Host, "names several hosts; say "+scheme+"+sentinel:// or "+
+			scheme+"+cluster://")
 	}
 	return nil
 }
@@ -181,10 +188,12 @@ func (t *Target) parseQuery(q url.Values, scheme string, secure bool, own Settin
 	var ca, cert, key, serverName string
 	texts := map[string]*string{"prefix": &t.Config.Prefix, "dialect": &t.Config.Dialect}
 	if secure {
-		texts["ca"], texts["cert"], texts["key"], texts["server_name"] = &ca, &cert, &key, &serverName
+		texts["ca"], texts["cert"], texts["key"], texts["server_name"] = &ca, &cert, &key,
+			&serverName
 	}
 	if t.Topology == Sentinel {
-		texts["sentinel_username"], texts["sentinel_password"] = &t.SentinelUser, &t.SentinelPassword
+		texts["sentinel_username"], texts["sentinel_password"] = &t.SentinelUser,
+			&t.SentinelPassword
 	}
 	for name, values := range q {
 		if len(values) != 1 {
@@ -194,7 +203,8 @@ func (t *Target) parseQuery(q url.Values, scheme string, secure bool, own Settin
 			*text = values[0]
 		} else if err := t.setting(name, values[0], scheme, own); err != nil {
 			if errors.Is(err, errUnknown) {
-				err = invalidOption("url", name, "is not a known query parameter (known: "+strings.Join(t.known(texts, own), ", ")+")")
+				err = invalidOption("url", name, "is not a known query parameter (known: "+
+					strings.Join(t.known(texts, own), ", ")+")")
 			}
 			return err
 		}
@@ -224,7 +234,10 @@ func (t *Target) parseGuard() error {
 // known are the parameters that a URL of this scheme may have.
 func (t *Target) known(texts map[string]*string, own Settings) []string {
 	names := slices.Concat(slices.Collect(maps.Keys(texts)), slices.Collect(maps.Keys(own)),
-		[]string{"retention", "request_timeout", "replicas", "max_ttl", "replica_lag", "allow_eviction"})
+		[]string{
+			"retention", "request_timeout", "replicas", "max_ttl", "replica_lag",
+			"allow_eviction",
+		})
 	if strings.HasPrefix(t.Addrs[0], "/") { // a socket's path
 		names = append(names, "db")
 	}
@@ -262,7 +275,8 @@ func (t *Target) setting(name, value, scheme string, own Settings) (err error) {
 		err = set(value)
 	}
 	if err != nil {
-		return invalidOption(name, value, "is not valid: a duration such as 3s, true or false, or a count")
+		return invalidOption(name, value,
+			"is not valid: a duration such as 3s, true or false, or a count")
 	}
 	return nil
 }

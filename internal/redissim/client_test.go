@@ -79,8 +79,8 @@ func newClient(w *world, i int) *client {
 }
 
 // connect returns which life of a server the client's requests go to from now on, and counts a new
-// connection if that is another than before, or if all that there are have something to do. Only the
-// network's goroutine calls it.
+// connection if that is another than before, or if all that there are have something to do. Only
+// the network's goroutine calls it.
 func (c *client) connect(s *server, busy bool) (life int) {
 	life = s.of(c.index).lives
 	if c.lives[s] != life || busy {
@@ -109,7 +109,8 @@ func newStore(l link, guard bool) store {
 	}
 	s.Use(l)
 	s.Waiters().Idle += odd(rand.New(rand.NewPCG(w.seed, uint64(l.c.index))))
-	if len(l.to) == 1 && !w.kind.quorum && l.c.index%2 == 0 { // as a client that makes its connections itself
+	// As a client that makes its connections itself.
+	if len(l.to) == 1 && !w.kind.quorum && l.c.index%2 == 0 {
 		s.Counts(&l.c.dials)
 	}
 	if len(l.to) > 1 {
@@ -133,7 +134,10 @@ func (c *client) config(r *rand.Rand) locker.Config {
 	cfg.StoreTimeout = c.w.ttl + odd(r)
 	cfg.Wait.Passes = []int{-1, 1, 8}[r.IntN(3)]
 	if !c.w.kind.quorum {
-		cfg.Wait.Mode = []waiting.Mode{waiting.Auto, waiting.Auto, waiting.Auto, waiting.Auto, waiting.Notify, waiting.Poll}[r.IntN(6)]
+		cfg.Wait.Mode = []waiting.Mode{
+			waiting.Auto, waiting.Auto, waiting.Auto, waiting.Auto,
+			waiting.Notify, waiting.Poll,
+		}[r.IntN(6)]
 	}
 	return cfg
 }
@@ -164,8 +168,8 @@ func (c *client) pause(until time.Time) {
 	c.paused = until
 }
 
-// options are those that the key is for, and what a hold with them counts for, where readers are many
-// and a writer is alone.
+// options are those that the key is for, and what a hold with them counts for, where readers are
+// many and a writer is alone.
 func (c *client) options(key string, r *rand.Rand) (opts []locker.Option, weight int) {
 	switch key[0] {
 	case 's':
@@ -195,11 +199,14 @@ func (c *client) work(name string, r *rand.Rand) {
 			c.update(key, r)
 			continue
 		}
-		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), workerKey{}, name))
+		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), workerKey{},
+			name))
 		// Not first of all, when the server is looked at: by which of All's keys Go chooses.
 		if pair := w.pair(); pair != nil && r.IntN(4) == 0 && (w.kind.quorum || round > 0) {
 			most := 8 * w.ttl
-			if !w.kind.quorum { // else who holds one and waits for the other says so in the store, under a key that is random
+			// Else who holds one and waits for the other says so in the store, under a key that is
+			// random.
+			if !w.kind.quorum {
 				most = w.ttl * 9 / 20
 			}
 			if err := c.lockAll(ctx, pair, name, most, w.length(r)); err != nil {
@@ -322,7 +329,8 @@ func (c *client) close() {
 		}
 		for _, key := range c.w.keys { // what is known of it natively, too
 			claim := backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: c.w.ttl}
-			if _, err := n.TryAcquire(context.Background(), claim); !errors.Is(err, backend.ErrClosed) {
+			if _, err := n.TryAcquire(context.Background(), claim); !errors.Is(err,
+				backend.ErrClosed) {
 				c.w.violate("client %d is closed, and answers %v", c.index, err)
 			}
 		}

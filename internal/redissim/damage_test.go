@@ -75,7 +75,11 @@ func (d *damaged) run() {
 	}
 	guarded := d.l
 	for range 60 {
-		d.time = d.time.Add(time.Duration(d.r.Int64N(int64([]time.Duration{time.Millisecond, time.Second, 40 * time.Minute}[d.r.IntN(3)]))))
+		d.time = d.time.Add(time.Duration(
+			d.r.Int64N(int64([]time.Duration{
+				time.Millisecond, time.Second,
+				40 * time.Minute,
+			}[d.r.IntN(3)]))))
 		c := claims[d.r.IntN(len(claims))]
 		c.NoneInFlight = d.r.IntN(3) == 0
 		if d.l = guarded; guarded.Rule() != "none" && d.r.IntN(8) == 0 {
@@ -100,12 +104,16 @@ func (d *damaged) run() {
 		case verb == 10:
 			d.eval("INSPECT", d.l.Inspect("k"))
 		case verb == 11:
-			d.eval("FENCED", d.l.Fenced("k", uint64(1+d.r.IntN(9)), "return redis.call('GET', KEYS[1])", []string{"data"}, nil))
+			d.eval("FENCED", d.l.Fenced("k", uint64(1+d.r.IntN(9)),
+				"return redis.call('GET', KEYS[1])", []string{"data"}, nil))
 		case verb == 12:
 			d.on.Full, d.on.Replica = false, false
 			_, _ = d.on.Do("DEL", d.key, "{k}:holdfast")
 		default:
-			key := []string{d.key, d.key, d.key, d.key + ":state", "{k}:holdfast", d.l.MarkKey(), d.l.FencedKeys("k")[1]}[d.r.IntN(7)]
+			key := []string{
+				d.key, d.key, d.key, d.key + ":state", "{k}:holdfast", d.l.MarkKey(),
+				d.l.FencedKeys("k")[1],
+			}[d.r.IntN(7)]
 			d.on.Full, d.on.Replica = false, false
 			command := d.on.Damage(d.r, key)
 			d.log = append(d.log, strings.Join(command, " "))
@@ -147,7 +155,10 @@ func (d *damaged) renew(c backend.Claim) {
 func (d *damaged) claims(n int) (all []backend.Claim) {
 	modes := d.r.Perm(6)[:1+d.r.IntN(2)]
 	for i := range n {
-		c := backend.Claim{Key: "k", Owner: fmt.Sprint("owner", i), TTL: time.Hour, Meta: backend.Meta{Service: "s"}}
+		c := backend.Claim{
+			Key: "k", Owner: fmt.Sprint("owner", i), TTL: time.Hour,
+			Meta: backend.Meta{Service: "s"},
+		}
 		if d.dialect() {
 			all = append(all, c)
 			continue
@@ -184,9 +195,15 @@ func (d *damaged) crowd() (all []backend.Claim) {
 	if d.r.IntN(2) == 0 {
 		d.acquire(first)
 	}
-	mode := []backend.Mode{backend.Shared, backend.Shared, backend.Permit, backend.Exclusive}[d.r.IntN(4)]
+	mode := []backend.Mode{
+		backend.Shared, backend.Shared, backend.Permit,
+		backend.Exclusive,
+	}[d.r.IntN(4)]
 	for i := range 140 + d.r.IntN(160) {
-		c := backend.Claim{Key: "k", Owner: fmt.Sprint("crowd", i), Mode: mode, TTL: time.Minute + time.Duration(d.r.Int64N(int64(time.Hour)))}
+		c := backend.Claim{
+			Key: "k", Owner: fmt.Sprint("crowd", i), Mode: mode,
+			TTL: time.Minute + time.Duration(d.r.Int64N(int64(time.Hour))),
+		}
 		if mode == backend.Permit {
 			c.Limit, c.Weight = 200, 1
 		}
@@ -213,5 +230,6 @@ func (d *damaged) eval(verb string, r script.Request) {
 			return
 		}
 	}
-	d.t.Errorf("%s fails by itself: %v\n%s", verb, err, strings.Join(d.log[max(0, len(d.log)-30):], "\n"))
+	d.t.Errorf("%s fails by itself: %v\n%s", verb, err,
+		strings.Join(d.log[max(0, len(d.log)-30):], "\n"))
 }

@@ -19,7 +19,8 @@ func (w *world) called(op linear.Op, began time.Duration, err error) {
 	c := linear.Call{Op: op, Begin: began, End: time.Since(w.net.start)}
 	switch {
 	case err == nil:
-	case errors.Is(err, locker.ErrUnknown) || backend.AnswerOf(err) == backend.Unknown && op.Verb == linear.Write:
+	case errors.Is(err, locker.ErrUnknown) || backend.AnswerOf(err) == backend.Unknown &&
+		op.Verb == linear.Write:
 		c.Unknown, c.End = true, linear.Never
 	default:
 		return
@@ -29,8 +30,8 @@ func (w *world) called(op linear.Op, began time.Duration, err error) {
 	w.calls = append(w.calls, c)
 }
 
-// fenced reads and writes what a token of the key protects, in the step that proves the token: while
-// it is held, and also when that is long over.
+// fenced reads and writes what a token of the key protects, in the step that proves the token:
+// while it is held, and also when that is long over.
 func (c *client) fenced(key string, token uint64) {
 	w := c.w
 	s, ok := c.nodes[0].(store)
@@ -46,7 +47,8 @@ func (c *client) fenced(key string, token uint64) {
 			op.Value = int(token%1e9)*10 + n
 			source = "redis.call('SET', KEYS[1], ARGV[1])"
 		}
-		reply, err := s.Fenced(ctx, key, token, source, []string{"{" + key + "}register"}, []string{strconv.Itoa(op.Value)})
+		reply, err := s.Fenced(ctx, key, token, source, []string{"{" + key + "}register"},
+			[]string{strconv.Itoa(op.Value)})
 		if text, ok := reply.(string); ok && verb == linear.Read {
 			op.Value, _ = strconv.Atoi(text)
 		}
@@ -69,8 +71,8 @@ func (c *client) fenced(key string, token uint64) {
 
 const byPorcupine = "porcupine: "
 
-// linear has porcupine judge what [world.judge] does, and what was stored. It is called where time is
-// real.
+// linear has porcupine judge what [world.judge] does, and what was stored. It is called where time
+// is real.
 func (w *world) linear() {
 	calls := linear.Holds(w.events)
 	for _, key := range w.keys {

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/smallredis"
 )
 
-// A link is a client's network: what a client library is elsewhere. Each request has a connection of
-// its own, so requests overtake each other.
+// A link is a client's network: what a client library is elsewhere. Each request has a connection
+// of its own, so requests overtake each other.
 type link struct {
 	c        *client
 	to       []*server     // the primaries
@@ -35,7 +35,9 @@ func (l link) named(what string) string {
 var errRefused = errors.New("connection refused")
 
 // do sends one request to a server and waits for what comes back.
-func (l link) do(ctx context.Context, s *server, name, id string, execute func(*server) (any, error)) (any, error) {
+func (l link) do(ctx context.Context, s *server, name, id string,
+	execute func(*server) (any, error),
+) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.requests)
 	defer cancel()
 	type result struct {
@@ -83,7 +85,9 @@ func (l link) do(ctx context.Context, s *server, name, id string, execute func(*
 			w.net.note("%s = %s %v", name, shown(reply), err)
 			if fate < w.lossy*2 { // the reply is lost
 				if reset < l.requests/2 {
-					w.net.at(l.c.awakeAt(time.Now().Add(reset)), func() { answer <- result{nil, io.ErrUnexpectedEOF} })
+					w.net.at(l.c.awakeAt(time.Now().Add(reset)), func() {
+						answer <- result{nil, io.ErrUnexpectedEOF}
+					})
 				}
 				return
 			}
@@ -93,7 +97,9 @@ func (l link) do(ctx context.Context, s *server, name, id string, execute func(*
 		case fate < w.lossy: // the request is lost
 			w.net.note("%s is lost", name)
 			if reset < l.requests/2 {
-				w.net.at(l.c.awakeAt(time.Now().Add(reset)), func() { answer <- result{nil, io.ErrUnexpectedEOF} })
+				w.net.at(l.c.awakeAt(time.Now().Add(reset)), func() {
+					answer <- result{nil, io.ErrUnexpectedEOF}
+				})
 			}
 		case fate > 1-w.lossy && fate < 1: // it is very late
 			w.net.at(l.c.awakeAt(time.Now()).Add(late), arrive)
@@ -115,8 +121,8 @@ func (l link) do(ctx context.Context, s *server, name, id string, execute func(*
 	}
 }
 
-// anonymous has "#" for the names that claims made up, whole or their end as a quorum shows it, and for
-// what else a seed does not decide: the process. Every request passes here, so it is no regular
+// anonymous has "#" for the names that claims made up, whole or their end as a quorum shows it, and
+// for what else a seed does not decide: the process. Every request passes here, so it is no regular
 // expression.
 func anonymous(s string) string {
 	const name, end = 22, 8 // bytes
@@ -181,7 +187,8 @@ func (l link) Run(ctx context.Context, r redis.Request) (any, int, error) {
 	if len(words) > 0 {
 		id = words[0]
 	}
-	var ids []string // of the claims of a request for many keys, whose tail begins with the margin and the name
+	// of the claims of a request for many keys, whose tail begins with the margin and the name
+	var ids []string
 	switch verb {
 	case "TRYACQUIREALL":
 		for i := 2; i < len(words); i += 3 {
@@ -193,31 +200,32 @@ func (l link) Run(ctx context.Context, r redis.Request) (any, int, error) {
 			ids = append(ids, pair[0])
 		}
 	}
-	reply, err := l.at(ctx, r.Keys[0], verb+" "+r.Keys[0]+" "+strings.Join(r.Args, " "), id, func(s *server) (any, error) {
-		reply, err := s.redis.Eval(l.c.w.v.edited(r.Script.Source()), r.Keys, r.Args)
-		s.expires(verb, r.Keys)
-		switch {
-		case err != nil:
-		case verb == "TRYACQUIREALL":
-			for i := range tokens(reply) {
-				s.executed("ACQUIRE", ids[i], true)
-			}
-			s.w.many++
-		case verb == "TRYRELEASEALL":
-			for i, done := range tokens(reply) {
-				if done == int64(1) {
-					s.executed("RELEASE", ids[i], true)
+	reply, err := l.at(ctx, r.Keys[0], verb+" "+r.Keys[0]+" "+strings.Join(r.Args, " "), id,
+		func(s *server) (any, error) {
+			reply, err := s.redis.Eval(l.c.w.v.edited(r.Script.Source()), r.Keys, r.Args)
+			s.expires(verb, r.Keys)
+			switch {
+			case err != nil:
+			case verb == "TRYACQUIREALL":
+				for i := range tokens(reply) {
+					s.executed("ACQUIRE", ids[i], true)
 				}
+				s.w.many++
+			case verb == "TRYRELEASEALL":
+				for i, done := range tokens(reply) {
+					if done == int64(1) {
+						s.executed("RELEASE", ids[i], true)
+					}
+				}
+			case verb == "RELEASEALL":
+				for pair := range slices.Chunk(r.Args[1:], 2) {
+					s.executed("RELEASE", pair[0], true)
+				}
+			default:
+				s.executed(verb, id, grant(reply))
 			}
-		case verb == "RELEASEALL":
-			for pair := range slices.Chunk(r.Args[1:], 2) {
-				s.executed("RELEASE", pair[0], true)
-			}
-		default:
-			s.executed(verb, id, grant(reply))
-		}
-		return reply, err
-	})
+			return reply, err
+		})
 	return reply, 0, err
 }
 
@@ -264,7 +272,9 @@ func (l link) Set(ctx context.Context, key string, args ...string) (bool, error)
 
 func (l link) Info(ctx context.Context, section string) (infos []string, err error) {
 	for _, s := range l.to {
-		reply, err := l.do(ctx, s, fmt.Sprint("INFO ", s.index), "", func(s *server) (any, error) { return s.redis.Do("INFO", section) })
+		reply, err := l.do(ctx, s, fmt.Sprint("INFO ", s.index), "", func(s *server) (any, error) {
+			return s.redis.Do("INFO", section)
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -273,12 +283,16 @@ func (l link) Info(ctx context.Context, section string) (infos []string, err err
 	return infos, nil
 }
 
-func (l link) Scan(context.Context, string, func([]string) bool) error { return errors.ErrUnsupported }
+func (l link) Scan(context.Context, string, func([]string) bool) error {
+	return errors.ErrUnsupported
+}
 
 func (l link) Track(context.Context, string, func()) error { return errors.ErrUnsupported }
 
 func (l link) Check(ctx context.Context) error {
-	_, err := l.do(ctx, l.to[0], "PING", "", func(s *server) (any, error) { return s.redis.Do("PING") })
+	_, err := l.do(ctx, l.to[0], "PING", "", func(s *server) (any, error) {
+		return s.redis.Do("PING")
+	})
 	return err
 }
 
@@ -293,7 +307,10 @@ func (l link) Explain(err error) redis.Failure {
 // Messages returns a connection for messages.
 func (l link) Messages(context.Context) redis.Messages {
 	s := l.to[0]
-	m := &messages{l: l, s: s, on: s.of(l.c.index), inbox: make(chan redis.Message, 1<<12), broken: make(chan struct{})}
+	m := &messages{
+		l: l, s: s, on: s.of(l.c.index), inbox: make(chan redis.Message, 1<<12),
+		broken: make(chan struct{}),
+	}
 	return m
 }
 
@@ -327,7 +344,9 @@ func (m *messages) Subscribe(ctx context.Context, channels ...string) error {
 	return m.ask(ctx, "SUBSCRIBE "+strings.Join(channels, " "), func() {
 		if !slices.Contains(w.inboxes, m) && !m.dead {
 			w.inboxes = append(w.inboxes, m)
-			slices.SortStableFunc(w.inboxes, func(a, b *messages) int { return a.l.c.index - b.l.c.index })
+			slices.SortStableFunc(w.inboxes, func(a, b *messages) int {
+				return a.l.c.index - b.l.c.index
+			})
 		}
 		for _, c := range channels {
 			m.channels = append(m.channels, c)
@@ -339,7 +358,9 @@ func (m *messages) Subscribe(ctx context.Context, channels ...string) error {
 func (m *messages) Unsubscribe(ctx context.Context, channels ...string) error {
 	slices.Sort(channels)
 	return m.ask(ctx, "UNSUBSCRIBE "+strings.Join(channels, " "), func() {
-		m.channels = slices.DeleteFunc(m.channels, func(c string) bool { return slices.Contains(channels, c) })
+		m.channels = slices.DeleteFunc(m.channels, func(c string) bool {
+			return slices.Contains(channels, c)
+		})
 	})
 }
 
@@ -358,7 +379,8 @@ func (m *messages) send(message redis.Message) {
 	m.last = at
 	w.net.at(m.l.c.awakeAt(at), func() {
 		if !m.dead {
-			w.net.note("client %d is told %s: %s", m.l.c.index, anonymous(message.Channel), anonymous(message.Payload))
+			w.net.note("client %d is told %s: %s", m.l.c.index, anonymous(message.Channel),
+				anonymous(message.Payload))
 			m.inbox <- message
 		}
 	})
@@ -408,14 +430,18 @@ var (
 )
 
 func named() map[string]string {
-	names := map[string]string{script.Probe.SHA1(): "PROBE", script.Mark.SHA1(): "MARK", script.Saved.SHA1(): "SAVED"}
+	names := map[string]string{
+		script.Probe.SHA1(): "PROBE", script.Mark.SHA1(): "MARK",
+		script.Saved.SHA1(): "SAVED",
+	}
 	own, _ := script.NewLayout("", 0, 0)
 	dialect, _ := script.Dialect("", 0, 0)
 	var c backend.Claim
 	for name, r := range map[string]script.Request{
 		"ACQUIRE": own.Acquire(c), "RENEW": own.Renew(c), "RELEASE": own.Release(c),
 		"TRYACQUIREALL": own.TryAcquireAll(nil), "TRYRELEASEALL": own.TryReleaseAll(nil),
-		"RELEASEALL": own.ReleaseAll([]backend.Claim{c}), "HEARTBEAT": own.Heartbeat(), "INSPECT": own.Inspect(),
+		"RELEASEALL": own.ReleaseAll([]backend.Claim{c}), "HEARTBEAT": own.Heartbeat(),
+		"INSPECT": own.Inspect(),
 		"DIALECT": dialect.Acquire(c), // one for all verbs
 	} {
 		names[r.Script.SHA1()] = name

@@ -51,7 +51,10 @@ type events []event
 func (e events) Len() int           { return len(e) }
 func (e events) Less(i, j int) bool { return e[i].at.Before(e[j].at) }
 func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)        { *e = append(*e, x.(event)) } //nolint:forcetypeassert // by its making
+
+//nolint:forcetypeassert // by its making
+func (e *events) Push(x any) { *e = append(*e, x.(event)) }
+
 func (e *events) Pop() any {
 	last := (*e)[len(*e)-1]
 	*e = (*e)[:len(*e)-1]
@@ -60,15 +63,16 @@ func (e *events) Pop() any {
 
 func newNetwork(seed uint64) *network {
 	n := &network{
-		seed: seed, start: time.Now(), counts: map[string]uint64{}, ids: map[string]int{}, taken: map[int64]bool{},
-		kick: make(chan struct{}, 1), done: make(chan struct{}), ended: make(chan struct{}),
+		seed: seed, start: time.Now(), counts: map[string]uint64{}, ids: map[string]int{},
+		taken: map[int64]bool{},
+		kick:  make(chan struct{}, 1), done: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go n.run()
 	return n
 }
 
-// submit has plan called in its turn. What plan draws follows from the seed, the name, and how often
-// the name has come before.
+// submit has plan called in its turn. What plan draws follows from the seed, the name, and how
+// often the name has come before.
 func (n *network) submit(name, worker, id string, plan func(r *rand.Rand)) {
 	n.mu.Lock()
 	n.fresh = append(n.fresh, submission{name, worker, id, plan})
@@ -119,7 +123,8 @@ func (n *network) run() {
 		n.fresh = nil
 		n.mu.Unlock()
 		slices.SortStableFunc(fresh, func(a, b submission) int {
-			return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.worker, b.worker), cmp.Compare(n.ids[a.id], n.ids[b.id]))
+			return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.worker, b.worker),
+				cmp.Compare(n.ids[a.id], n.ids[b.id]))
 		})
 		for _, s := range fresh {
 			if n.ids[s.id] == 0 && s.id != "" {
@@ -152,7 +157,8 @@ func (n *network) close() {
 // note adds a line to the history.
 func (n *network) note(format string, args ...any) {
 	if n.log != nil {
-		n.log(fmt.Sprintf("%14d ", time.Since(n.start).Nanoseconds()) + fmt.Sprintf(format, args...))
+		n.log(fmt.Sprintf("%14d ", time.Since(n.start).Nanoseconds()) + fmt.Sprintf(format,
+			args...))
 	}
 }
 

@@ -10,9 +10,11 @@ import (
 )
 
 // free is how other libraries release.
-const free = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
+const free = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', ` +
+	`KEYS[1]) end return 0`
 
-// peer locks keys as other libraries do: SET NX PX, and compare-and-delete. Its locks have no token.
+// peer locks keys as other libraries do: SET NX PX, and compare-and-delete. Its locks have no
+// token.
 func (c *client) peer(name string, r *rand.Rand) {
 	w := c.w
 	l := link{c, w.servers, 2 * w.ttl}
@@ -26,7 +28,10 @@ func (c *client) peer(name string, r *rand.Rand) {
 		})
 		until := sent.Add(w.ttl - w.ttl/50)
 		if reply != nil && time.Now().Before(until) {
-			e := history.Event{Worker: name, Key: key, Asked: sent.Sub(w.net.start), Start: time.Since(w.net.start)}
+			e := history.Event{
+				Worker: name, Key: key, Asked: sent.Sub(w.net.start),
+				Start: time.Since(w.net.start),
+			}
 			time.Sleep(min(w.length(r), time.Until(until)))
 			e.End = time.Since(w.net.start)
 			w.mu.Lock()

@@ -45,7 +45,8 @@ func (c *client) join(r *rand.Rand, requests time.Duration) backend.Backend {
 	if w.v.minority {
 		listed = listed[:3]
 	}
-	red, err := redlock.New(listed, redlock.Config{NodeTimeout: 30*time.Millisecond + fraction(r, w.ttl/3)})
+	red, err := redlock.New(listed,
+		redlock.Config{NodeTimeout: 30*time.Millisecond + fraction(r, w.ttl/3)})
 	if err != nil {
 		panic(err)
 	}
@@ -70,8 +71,8 @@ func (o orderly) turn(ctx context.Context, verb string, c backend.Claim) {
 	o.net.turn(o.name+"begins to "+verb+" "+c.Key, worker, c.ID())
 }
 
-// back is the turn of who comes back because it gives up: several do when what they have in common is
-// over, and what they do next is to begin at different instants.
+// back is the turn of who comes back because it gives up: several do when what they have in common
+// is over, and what they do next is to begin at different instants.
 func (o orderly) back(ctx context.Context, verb string, c backend.Claim, err error) error {
 	if err != nil && ctx.Err() != nil {
 		o.turn(ctx, "go without "+verb, c)
@@ -147,8 +148,8 @@ func (w *world) alone() {
 	work.Wait()
 }
 
-// pair are two keys for exclusive locks that are locked by All, nil if there are none. Where All takes more than one
-// request, and is not a quorum's, Go chooses which is the first.
+// pair are two keys for exclusive locks that are locked by All, nil if there are none. Where All
+// takes more than one request, and is not a quorum's, Go chooses which is the first.
 func (w *world) pair() (pair []string) {
 	if !w.kind.many && !w.kind.quorum {
 		return nil
@@ -165,7 +166,9 @@ func (w *world) pair() (pair []string) {
 }
 
 // lockAll is locker.All on two keys, which are unlocked together, or one after the other.
-func (c *client) lockAll(ctx context.Context, pair []string, name string, most, d time.Duration) error {
+func (c *client) lockAll(ctx context.Context, pair []string, name string, most,
+	d time.Duration,
+) error {
 	w := c.w
 	asked := time.Since(w.net.start)
 	all, err := locker.All(ctx, c.locker, pair, locker.WaitLimit(most))
@@ -202,7 +205,8 @@ func (s *server) reboot(d time.Duration, forgets bool) {
 	s.restart(d, n)
 }
 
-// unserved is told of a Lock that failed within its time, which it may only where something is wrong.
+// unserved is told of a Lock that failed within its time, which it may only where something is
+// wrong.
 func (w *world) unserved(key string, err error) {
 	if w.peaceful {
 		w.violate("nothing is wrong, and still Lock(%q) = %v", key, err)

@@ -34,8 +34,8 @@ func (s *server) ran() time.Time {
 }
 
 // reopen replaces the store by one that reads what the other had of each key: all of it, as a file
-// has it; or what outlives a reboot, and then it grants nothing until every hold that it cannot know
-// of is over.
+// has it; or what outlives a reboot, and then it grants nothing until every hold that it cannot
+// know of is over.
 func (s *server) reopen(d time.Duration, forgets bool) {
 	w := s.w
 	cfg := simstore.Config{Now: s.ran}
@@ -74,7 +74,9 @@ type remote struct {
 
 func (m remote) server() *server { return m.l.to[0] }
 
-func (m remote) ask(ctx context.Context, name, id string, f func(*server) (any, error)) (any, error) {
+func (m remote) ask(ctx context.Context, name, id string,
+	f func(*server) (any, error),
+) (any, error) {
 	reply, err := m.l.do(ctx, m.server(), name, id, f)
 	if m.l.Explain(err).Unsent {
 		err = fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
@@ -93,7 +95,8 @@ func (m remote) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant,
 	if err := c.Validate(m.Capabilities()); err != nil {
 		return backend.Grant{}, err
 	}
-	g, err := m.ask(ctx, fmt.Sprint("ACQUIRE ", c.Key, " ", c.Mode, c.Limit, c.Weight, c.Queue, c.Load, c.NotBefore), c.ID(), func(s *server) (any, error) {
+	g, err := m.ask(ctx, fmt.Sprint("ACQUIRE ", c.Key, " ", c.Mode, c.Limit, c.Weight, c.Queue,
+		c.Load, c.NotBefore), c.ID(), func(s *server) (any, error) {
 		g, err := s.records.Acquire(c)
 		s.executed("ACQUIRE", c.ID(), err == nil)
 		return g, err
@@ -103,15 +106,18 @@ func (m remote) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant,
 }
 
 func (m remote) Renew(ctx context.Context, c backend.Claim) error {
-	_, err := m.ask(ctx, "RENEW "+c.Key, c.ID(), func(s *server) (any, error) { return nil, s.records.Renew(c) })
+	_, err := m.ask(ctx, "RENEW "+c.Key, c.ID(), func(s *server) (any, error) {
+		return nil, s.records.Renew(c)
+	})
 	return err
 }
 
 func (m remote) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
-	told, err := m.ask(ctx, fmt.Sprint("RELEASE ", c.Key, c.NoneInFlight), c.ID(), func(s *server) (any, error) {
-		s.executed("RELEASE", c.ID(), true)
-		return s.records.Release(c)
-	})
+	told, err := m.ask(ctx, fmt.Sprint("RELEASE ", c.Key, c.NoneInFlight), c.ID(),
+		func(s *server) (any, error) {
+			s.executed("RELEASE", c.ID(), true)
+			return s.records.Release(c)
+		})
 	if err != nil {
 		return backend.Released{}, err
 	}
@@ -119,21 +125,26 @@ func (m remote) Release(ctx context.Context, c backend.Claim) (backend.Released,
 }
 
 func (m remote) Inspect(ctx context.Context, key string) (backend.State, error) {
-	state, err := m.ask(ctx, "INSPECT "+key, "", func(s *server) (any, error) { return s.records.Inspect(key), nil })
+	state, err := m.ask(ctx, "INSPECT "+key, "", func(s *server) (any, error) {
+		return s.records.Inspect(key), nil
+	})
 	known, _ := state.(backend.State)
 	return known, err
 }
 
 func (m remote) Saved(ctx context.Context, key string) ([]byte, error) {
-	saved, err := m.ask(ctx, "SAVED "+key, "", func(s *server) (any, error) { return s.records.Saved(key), nil })
+	saved, err := m.ask(ctx, "SAVED "+key, "", func(s *server) (any, error) {
+		return s.records.Saved(key), nil
+	})
 	text, _ := saved.([]byte)
 	return text, err
 }
 
 func (m remote) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error, error) {
-	errs, err := m.ask(ctx, fmt.Sprint("HEARTBEAT ", claims[0].Key, len(claims)), claims[0].ID(), func(s *server) (any, error) {
-		return s.records.Heartbeat(claims), nil
-	})
+	errs, err := m.ask(ctx, fmt.Sprint("HEARTBEAT ", claims[0].Key, len(claims)), claims[0].ID(),
+		func(s *server) (any, error) {
+			return s.records.Heartbeat(claims), nil
+		})
 	answers, _ := errs.([]error)
 	return answers, err
 }
@@ -142,12 +153,13 @@ func (m remote) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	errs, err := m.ask(ctx, fmt.Sprint("RELEASEALL ", claims[0].Key, len(claims)), claims[0].ID(), func(s *server) (any, error) {
-		for i := range claims {
-			s.executed("RELEASE", claims[i].ID(), true)
-		}
-		return s.records.ReleaseAll(claims), nil
-	})
+	errs, err := m.ask(ctx, fmt.Sprint("RELEASEALL ", claims[0].Key, len(claims)), claims[0].ID(),
+		func(s *server) (any, error) {
+			for i := range claims {
+				s.executed("RELEASE", claims[i].ID(), true)
+			}
+			return s.records.ReleaseAll(claims), nil
+		})
 	answers, _ := errs.([]error)
 	return answers, err
 }
@@ -157,7 +169,8 @@ func (m remote) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake
 	out := make(chan backend.Wake, 1)
 	w := m.l.c.w
 	_, err := m.ask(ctx, "WATCH "+c.Key, c.ID(), func(s *server) (any, error) {
-		in, broken, closed := s.records.Watch(ctx, c), make(chan struct{}), false // closed: only the network's goroutine looks
+		// closed: only the network's goroutine looks.
+		in, broken, closed := s.records.Watch(ctx, c), make(chan struct{}), false
 		s.watches = append(s.watches, broken)
 		told := func(name string, f func()) {
 			w.net.submit(m.l.named(name+" "+c.Key), "", c.ID(), func(r *rand.Rand) {
@@ -193,7 +206,9 @@ func (m remote) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake
 
 func (m remote) Close() error { return nil }
 
-func (m remote) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+func (m remote) ForceRelease(ctx context.Context, key string,
+	token uint64,
+) (backend.Holder, error) {
 	return backend.ForceReleaseBy(ctx, m, key, token)
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRepeats runs seeds three times: the histories must be the same, but for one in a thousand, as what
-// Go chooses is not a seed's. It says where two part.
+// TestRepeats runs seeds three times: the histories must be the same, but for one in a thousand, as
+// what Go chooses is not a seed's. It says where two part.
 //
 //	go test ./internal/redissim -run TestRepeats -v -seeds=2700        some 2,000 of all kinds
 func TestRepeats(t *testing.T) {
@@ -28,7 +28,8 @@ func TestRepeats(t *testing.T) {
 				one := run(t, k, seed, variant{traced: true}).lines
 				same := true
 				for range 2 {
-					if other := run(t, k, seed, variant{traced: true}).lines; same && !slices.Equal(one, other) {
+					if other := run(t, k, seed, variant{traced: true}).lines; same &&
+						!slices.Equal(one, other) {
 						same = false
 						t.Logf("seed %d: %s", seed, difference(one, other))
 					}
@@ -59,6 +60,8 @@ func difference(a, b []string) string {
 	for k < len(a) && k < len(b) && a[k] == b[k] {
 		k++
 	}
-	part := func(lines []string) string { return strings.Join(lines[max(0, k-5):min(k+3, len(lines))], "\n\t") }
+	part := func(lines []string) string {
+		return strings.Join(lines[max(0, k-5):min(k+3, len(lines))], "\n\t")
+	}
 	return "\n\t" + part(a) + "\nand\n\t" + part(b)
 }

@@ -17,8 +17,9 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// A server is one that clients connect to: a small Redis with a clock of its own, and a process that
-// can pause and fail. Only the network's goroutine calls it, but for its faults, which are events too.
+// A server is one that clients connect to: a small Redis with a clock of its own, and a process
+// that can pause and fail. Only the network's goroutine calls it, but for its faults, which are
+// events too.
 type server struct {
 	w     *world
 	index int
@@ -43,13 +44,15 @@ type server struct {
 	before *server   // after a failover, the one that was the primary
 	moved  map[int]time.Time
 
-	slots map[string]*smallredis.Slot // by tag; those that it has, or has not, as at first are not there
+	// by tag; those that it has, or has not, as at first are not there
+	slots map[string]*smallredis.Slot
 }
 
 func newServer(w *world, index int, r *rand.Rand) *server {
 	s := &server{w: w, index: index, rate: 1 + (2*r.Float64()-1)*0.009, origin: time.Now()}
 	s.offset = either(r, w.apart)
-	if w.moves && index > 0 { // servers that hand locks on to each other have nearly one clock, see guarantees.md
+	// servers that hand locks on to each other have nearly one clock, see guarantees.md.
+	if w.moves && index > 0 {
 		s.rate, s.offset = w.servers[0].rate, w.servers[0].offset+either(r, w.ttl/400)
 	}
 	s.redis = smallredis.New(s.now, s.life())
@@ -91,7 +94,8 @@ func (s *server) faults(ctx context.Context, r *rand.Rand) {
 	ttl := s.w.ttl
 	for waiting.Pause(ctx, min(ttl/2, s.w.calm)+fraction(r, s.w.calm)) {
 		cuts := s.w.kind.quorum && s.index == 0
-		if (s.w.kind.guard || cuts) && r.IntN(4) > 0 && !s.w.someoneHolds(ctx, fraction(r, ttl/20)) {
+		if (s.w.kind.guard || cuts) && r.IntN(4) > 0 &&
+			!s.w.someoneHolds(ctx, fraction(r, ttl/20)) {
 			return
 		}
 		what, long, lost := cmp.Or(s.w.v.always, r.IntN(10)), fraction(r, ttl), r.Float64()
@@ -107,8 +111,8 @@ func (s *server) faults(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// someoneHolds waits until somebody has begun to hold, and a little longer: what a server forgets is
-// worth something then. False: ctx is done.
+// someoneHolds waits until somebody has begun to hold, and a little longer: what a server forgets
+// is worth something then. False: ctx is done.
 func (w *world) someoneHolds(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-w.held: // an older one
@@ -158,10 +162,12 @@ func (s *server) fault(what int, long time.Duration, lost float64) {
 		s.offset -= time.Duration(lost * float64(min(w.kind.slower, w.retention/4)))
 		s.redis.ID = s.life()
 		w.cut(s)
-		w.net.note("server %d is replaced by a replica that lacks nothing, and whose clock is behind", s.index)
+		w.net.note("server %d is replaced by a replica that lacks nothing, and whose "+
+			"clock is behind", s.index)
 	case what == 9 && w.kind.guard:
 		s.failover(lost)
-	case what == 9 && w.kind.quorum && s.stepped < w.ttl/5, what == stepBack && s.stepped < w.ttl: // back, by a little: forward is what no lease survives
+	// back, by a little: forward is what no lease survives.
+	case what == 9 && w.kind.quorum && s.stepped < w.ttl/5, what == stepBack && s.stepped < w.ttl:
 		step := time.Duration(lost * float64(w.ttl/20))
 		if w.v.always == stepBack { // so that it shows sooner
 			step *= 5
@@ -249,8 +255,8 @@ func (s *server) executed(verb, id string, granted bool) {
 	}
 }
 
-// expires sees that a script leaves no lock that the server would keep for good if nobody came any more. A saved
-// state may stay, the server's mark, and what a user's fenced script writes.
+// expires sees that a script leaves no lock that the server would keep for good if nobody came any
+// more. A saved state may stay, the server's mark, and what a user's fenced script writes.
 func (s *server) expires(verb string, keys []string) {
 	if verb == "" {
 		return // a script of the user
@@ -265,8 +271,9 @@ func (s *server) expires(verb string, keys []string) {
 	}
 }
 
-// TestOldPrimaryKeepsItsClock replaces a primary by a replica with another clock: the old one, which some
-// clients still talk to, goes on by its own. A clock that makes a step is what no lease survives.
+// TestOldPrimaryKeepsItsClock replaces a primary by a replica with another clock: the old one,
+// which some clients still talk to, goes on by its own. A clock that makes a step is what no lease
+// survives.
 func TestOldPrimaryKeepsItsClock(t *testing.T) {
 	k := kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == "failover" })]
 	synctest.Test(t, func(t *testing.T) {

@@ -22,7 +22,8 @@ var (
 	seeds = flag.Int("seeds", 0, "how many seeds of each kind to simulate; 0 is a short form")
 	first = flag.Uint64("first", 1, "the first seed")
 	one   = flag.Uint64("seed", 0, "a seed to repeat, with its history")
-	rates = flag.Int("rates", 0, "how many seeds to run of each variant, to count in how many it is found")
+	rates = flag.Int("rates", 0,
+		"how many seeds to run of each variant, to count in how many it is found")
 )
 
 func TestMain(m *testing.M) {
@@ -56,7 +57,8 @@ func TestSimulation(t *testing.T) {
 				}
 				return true
 			})
-			t.Logf("%d seeds, %d holds, %d native commands, %d attempts for two keys, %.0f holds a second", n, holds.Load(), natives.Load(), many.Load(),
+			t.Logf("%d seeds, %d holds, %d native commands, %d attempts for two keys, %.0f "+
+				"holds a second", n, holds.Load(), natives.Load(), many.Load(),
 				float64(holds.Load())/time.Since(began).Seconds())
 			if k.many && many.Load() == 0 {
 				t.Error("no attempt for two keys at once")
@@ -71,8 +73,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// few is how many seeds to run of a kind: those that were asked for, or a long and a short form, for the
-// race detector and -short. A quorum takes as long as ten of the others.
+// few is how many seeds to run of a kind: those that were asked for, or a long and a short form,
+// for the race detector and -short. A quorum takes as long as ten of the others.
 func few(k kind, long, short int) int {
 	n := long
 	switch {
@@ -105,7 +107,8 @@ func report(t *testing.T, w *world) {
 	if len(w.found) == 0 {
 		return
 	}
-	file, err := os.CreateTemp("", fmt.Sprintf("redissim-%s-%d-*.txt", w.kind.name, w.seed)) //nolint:usetesting // it stays
+	//nolint:usetesting // it stays
+	file, err := os.CreateTemp("", fmt.Sprintf("redissim-%s-%d-*.txt", w.kind.name, w.seed))
 	if err == nil {
 		_, err = file.WriteString(w.history() + "\n")
 		err = errors.Join(err, file.Close())
@@ -113,8 +116,10 @@ func report(t *testing.T, w *world) {
 	if err != nil {
 		t.Error(err)
 	}
-	t.Errorf("%s, seed %d; history of %d lines in %s; repeat with go test ./internal/redissim -v -run 'TestSimulation/%s$' -seed=%d\n%s",
-		w.kind.name, w.seed, len(w.lines), file.Name(), w.kind.name, w.seed, strings.Join(w.found, "\n"))
+	t.Errorf("%s, seed %d; history of %d lines in %s; repeat with go test ./internal/redissim -v "+
+		"-run 'TestSimulation/%s$' -seed=%d\n%s",
+		w.kind.name, w.seed, len(w.lines), file.Name(), w.kind.name, w.seed,
+		strings.Join(w.found, "\n"))
 }
 
 // each runs f for n seeds, on all processors, until it says to stop.

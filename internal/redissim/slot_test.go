@@ -29,9 +29,9 @@ func (s *server) slot(key string) *smallredis.Slot {
 	return nil
 }
 
-// moveSlot moves the slot of a lock to another server, as redis-cli does: both are told, its keys go one
-// by one, and then first the one that has it learns so, the other, and the rest. It is not moved again
-// before. Nobody is told of what is lost on the way, as nothing is.
+// moveSlot moves the slot of a lock to another server, as redis-cli does: both are told, its keys
+// go one by one, and then first the one that has it learns so, the other, and the rest. It is not
+// moved again before. Nobody is told of what is lost on the way, as nothing is.
 func (w *world) moveSlot(r *rand.Rand) {
 	tag := w.keys[r.IntN(len(w.keys))]
 	to, from := w.servers[r.IntN(len(w.servers))], (*server)(nil)
@@ -48,7 +48,8 @@ func (w *world) moveSlot(r *rand.Rand) {
 		return
 	}
 	w.unaware[tag] = true
-	to.slots[tag], from.slots[tag] = &smallredis.Slot{Owner: from.addr(), From: from.addr()}, &smallredis.Slot{To: to.addr()}
+	to.slots[tag], from.slots[tag] = &smallredis.Slot{Owner: from.addr(), From: from.addr()},
+		&smallredis.Slot{To: to.addr()}
 	w.net.note("the slot of %s moves from server %d to %d", tag, from.index, to.index)
 	again := func(f func()) {
 		d := time.Duration(1 + r.IntN(1000))
@@ -59,7 +60,9 @@ func (w *world) moveSlot(r *rand.Rand) {
 	}
 	var step func()
 	step = func() {
-		left := slices.DeleteFunc(from.redis.Keys(), func(key string) bool { return script.HashTag(key) != tag })
+		left := slices.DeleteFunc(from.redis.Keys(), func(key string) bool {
+			return script.HashTag(key) != tag
+		})
 		switch now := time.Now(); {
 		case now.Before(from.paused) || now.Before(to.paused):
 			again(step)
@@ -99,9 +102,11 @@ func (l link) serverOf(key string) *server {
 	return l.to[hash(tag)%uint64(len(l.to))]
 }
 
-// at sends a request to the server of a key, and once more where that says that the slot is or goes, as
-// both libraries do.
-func (l link) at(ctx context.Context, key, name, id string, execute func(*server) (any, error)) (any, error) {
+// at sends a request to the server of a key, and once more where that says that the slot is or
+// goes, as both libraries do.
+func (l link) at(ctx context.Context, key, name, id string,
+	execute func(*server) (any, error),
+) (any, error) {
 	reply, err := l.do(ctx, l.serverOf(key), name, id, execute)
 	addr, asking := smallredis.Redirect(err)
 	if addr == "" {
@@ -124,8 +129,8 @@ func (l link) at(ctx context.Context, key, name, id string, execute func(*server
 	})
 }
 
-// TestMovingSlot has scripts meet a lock whose slot is being moved. One that would delete the lock, to make
-// it another form, would be refused the making: it is to write nothing.
+// TestMovingSlot has scripts meet a lock whose slot is being moved. One that would delete the lock,
+// to make it another form, would be refused the making: it is to write nothing.
 //
 // covers: R12
 func TestMovingSlot(t *testing.T) {
@@ -146,7 +151,10 @@ func TestMovingSlot(t *testing.T) {
 	s.Slot = func(string) *smallredis.Slot { return &smallredis.Slot{To: "elsewhere"} }
 	waits, withdrawn := held, held
 	waits.Owner, waits.Queue, waits.WaiterTTL, withdrawn.Owner = "waiter", true, time.Hour, "gone"
-	for name, r := range map[string]script.Request{"a waiter": l.Acquire(waits), "a tombstone": l.Release(withdrawn)} {
+	for name, r := range map[string]script.Request{
+		"a waiter":    l.Acquire(waits),
+		"a tombstone": l.Release(withdrawn),
+	} {
 		if err := eval(r); err == nil || !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
 			t.Errorf("%s: %v, want TRYAGAIN", name, err)
 		}
@@ -160,8 +168,9 @@ func TestMovingSlot(t *testing.T) {
 	}
 }
 
-// TestStateThatHasYetToCome releases a lock at the server that its slot is moved to, and a claim that loads
-// what was saved is let in: that is still at the other server, so the claim is to ask for it.
+// TestStateThatHasYetToCome releases a lock at the server that its slot is moved to, and a claim
+// that loads what was saved is let in: that is still at the other server, so the claim is to ask
+// for it.
 //
 // covers: R12
 func TestStateThatHasYetToCome(t *testing.T) {
@@ -174,10 +183,15 @@ func TestStateThatHasYetToCome(t *testing.T) {
 	var told string
 	s.Publish = func(_, payload string) int { told = payload; return 1 }
 	held := backend.Claim{Key: "k", Owner: "holder", TTL: time.Hour, NoneInFlight: true}
-	loads := backend.Claim{Key: "k", Owner: "loads", TTL: time.Hour, Load: true, Queue: true, WaiterTTL: time.Hour}
+	loads := backend.Claim{
+		Key: "k", Owner: "loads", TTL: time.Hour, Load: true, Queue: true,
+		WaiterTTL: time.Hour,
+	}
 	for _, r := range []script.Request{l.Acquire(held), l.Acquire(loads), l.Release(held)} {
 		if r.Script == l.Release(held).Script {
-			s.Slot = func(string) *smallredis.Slot { return &smallredis.Slot{Owner: "other", From: "other"} }
+			s.Slot = func(string) *smallredis.Slot {
+				return &smallredis.Slot{Owner: "other", From: "other"}
+			}
 			_, _ = s.Do("ASKING")
 		}
 		if _, err := s.Eval(r.Script.Source(), r.Keys, r.Args); err != nil {
@@ -189,7 +203,8 @@ func TestStateThatHasYetToCome(t *testing.T) {
 	}
 	r := l.Acquire(loads)
 	_, _ = s.Do("ASKING")
-	if _, err := s.Eval(r.Script.Source(), r.Keys, r.Args); err == nil || !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
+	if _, err := s.Eval(r.Script.Source(), r.Keys, r.Args); err == nil ||
+		!strings.HasPrefix(err.Error(), "TRYAGAIN ") {
 		t.Errorf("asked for what has yet to come: %v, want TRYAGAIN", err)
 	}
 }

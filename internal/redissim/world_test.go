@@ -32,10 +32,11 @@ type kind struct {
 	moves   bool          // or slots move from one to another
 	guard   bool          // and what it is for
 	lag     time.Duration // of a replica that is promoted
-	slower  time.Duration // how far behind the clock of a replica may be that is promoted and lacks nothing
-	quorum  bool          // the servers are nodes, three to five
-	records bool          // the server keeps records, as mem:// and file:// do
-	dialect bool          // locks are as other libraries have them, and one of those uses them too
+	// how far behind the clock of a replica may be that is promoted and lacks nothing
+	slower  time.Duration
+	quorum  bool // the servers are nodes, three to five
+	records bool // the server keeps records, as mem:// and file:// do
+	dialect bool // locks are as other libraries have them, and one of those uses them too
 }
 
 var kinds = []kind{
@@ -54,17 +55,18 @@ type variant struct {
 	name string
 	kind string
 
-	edit      [2]string               // in the Lua
-	set       func([]string) []string // of native commands
-	backend   func(backend.Backend) backend.Backend
-	sameLife  bool   // a restarted server keeps its replication id, and a memory is open
-	key       string // the only one, so that it is contended
-	moves     bool   // slots move
-	stops     bool   // clients stop often
-	always    int    // every fault of a server is this one; 0: any
-	minority  bool   // clients use three of five nodes each
-	forgetful bool   // nodes have the guard, and majorities restart without what they had; memories forget
-	traced    bool   // the history is kept
+	edit     [2]string               // in the Lua
+	set      func([]string) []string // of native commands
+	backend  func(backend.Backend) backend.Backend
+	sameLife bool   // a restarted server keeps its replication id, and a memory is open
+	key      string // the only one, so that it is contended
+	moves    bool   // slots move
+	stops    bool   // clients stop often
+	always   int    // every fault of a server is this one; 0: any
+	minority bool   // clients use three of five nodes each
+	// nodes have the guard, and majorities restart without what they had; memories forget
+	forgetful bool
+	traced    bool // the history is kept
 	cover     *smallredis.Cover
 }
 
@@ -77,21 +79,23 @@ type world struct {
 	calm      time.Duration // between faults, at most
 	apart     time.Duration
 	retention time.Duration // of a token counter
-	lossy     float64       // how often a request is lost; and a reply; and how often one is very late
-	slow      time.Duration
-	stops     float64 // how often a client stops at the moment at which it would hear
-	keys      []string
-	servers   []*server
-	clients   []*client
-	net       *network
-	peaceful  bool // there are no faults, and holds are short
-	forgets   bool // servers forget, as the clients know; what is stored is lost with them
-	moves     bool // slots do
-	quiet     bool // all faults are over; only the network's goroutine looks and writes
-	inboxes   []*messages
-	unaware   map[string]bool // tags of slots that move, or of whose move not everybody has heard
-	held      chan struct{}   // has something in its one slot when somebody has begun to hold for long
-	lines     []string
+	// how often a request is lost; and a reply; and how often one is very late
+	lossy    float64
+	slow     time.Duration
+	stops    float64 // how often a client stops at the moment at which it would hear
+	keys     []string
+	servers  []*server
+	clients  []*client
+	net      *network
+	peaceful bool // there are no faults, and holds are short
+	forgets  bool // servers forget, as the clients know; what is stored is lost with them
+	moves    bool // slots do
+	quiet    bool // all faults are over; only the network's goroutine looks and writes
+	inboxes  []*messages
+	unaware  map[string]bool // tags of slots that move, or of whose move not everybody has heard
+	// has something in its one slot when somebody has begun to hold for long
+	held  chan struct{}
+	lines []string
 
 	mu      sync.Mutex
 	found   []string
@@ -107,7 +111,8 @@ type world struct {
 func (w *world) violate(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.found = append(w.found, fmt.Sprintf("after %v: ", time.Since(w.net.start))+fmt.Sprintf(format, args...))
+	w.found = append(w.found, fmt.Sprintf("after %v: ", time.Since(w.net.start))+fmt.Sprintf(format,
+		args...))
 }
 
 // rand returns the random numbers of one actor.
@@ -137,8 +142,8 @@ func run(t *testing.T, k kind, seed uint64, v variant) (w *world) {
 func newWorld(k kind, seed uint64, v variant) *world {
 	w := &world{kind: k, v: v, seed: seed, ttl: 2 * time.Second, held: make(chan struct{}, 1)}
 	r := w.rand("world")
-	// To a time whose microseconds have 16 digits, as the short ways of the scripts take it; and what the code under test draws follows
-	// from the time.
+	// To a time whose microseconds have 16 digits, as the short ways of the scripts take it; and
+	// what the code under test draws follows from the time.
 	time.Sleep(9600*24*time.Hour + fraction(r, 24*time.Hour))
 	w.net = newNetwork(seed)
 	if v.traced {
@@ -243,7 +248,9 @@ func (w *world) run() {
 			chaos.Go(func() { c.pauses(ctx, w.rand(fmt.Sprint("pauses", i))) })
 		}
 		for j := range workers {
-			work.Go(func() { c.work(fmt.Sprintf("%d.%d", i, j), w.rand(fmt.Sprint("worker", i, j))) })
+			work.Go(func() {
+				c.work(fmt.Sprintf("%d.%d", i, j), w.rand(fmt.Sprint("worker", i, j)))
+			})
 		}
 		if w.kind.dialect && i == 0 {
 			work.Go(func() { c.peer("peer", w.rand("peer")) })
@@ -286,16 +293,19 @@ func (w *world) goesOn() {
 	}
 	for _, c := range w.clients {
 		if pair := w.pair(); pair != nil && w.kind.quorum {
-			if err := c.lockAll(context.Background(), pair, fmt.Sprintf("%d.end", c.index), most, 0); err != nil {
+			if err := c.lockAll(context.Background(), pair, fmt.Sprintf("%d.end", c.index), most,
+				0); err != nil {
 				w.violate("all faults are over, and still All of client %d = %v", c.index, err)
 			}
 		}
 		for _, key := range w.keys {
 			opts, weight := c.options(key, w.rand("end"))
 			asked := time.Since(w.net.start)
-			g, err := c.locker.Lock(context.Background(), key, append(opts, locker.WaitLimit(most))...)
+			g, err := c.locker.Lock(context.Background(), key,
+				append(opts, locker.WaitLimit(most))...)
 			if err != nil {
-				w.violate("all faults are over for %v, and still Lock(%q) of client %d = %v", most, key, c.index, err)
+				w.violate("all faults are over for %v, and still Lock(%q) of client %d = %v", most,
+					key, c.index, err)
 				continue
 			}
 			c.hold(g, fmt.Sprintf("%d.end", c.index), weight, asked, 0)
@@ -336,14 +346,21 @@ func (w *world) nothingLeft() {
 }
 
 // hold records a belief that lasts for d, or until it is lost.
-func (c *client) hold(g *locker.Guard[struct{}], worker string, weight int, asked, d time.Duration) {
+func (c *client) hold(g *locker.Guard[struct{}], worker string, weight int, asked,
+	d time.Duration,
+) {
 	c.use(g, worker, weight, asked, d, g.Unlock)
 }
 
 // use is hold with another end.
-func (c *client) use(g *locker.Guard[struct{}], worker string, weight int, asked, d time.Duration, unlock func() error) {
+func (c *client) use(g *locker.Guard[struct{}], worker string, weight int, asked, d time.Duration,
+	unlock func() error,
+) {
 	w, h := c.w, g.Hold()
-	e := history.Event{Worker: worker, Key: h.Key, Token: h.Token, Asked: asked, Start: time.Since(w.net.start), Weight: weight}
+	e := history.Event{
+		Worker: worker, Key: h.Key, Token: h.Token, Asked: asked,
+		Start: time.Since(w.net.start), Weight: weight,
+	}
 	if h.Key[0] == 'r' {
 		e.Worker = c.owner()
 	}
@@ -387,7 +404,9 @@ func owned(events []history.Event) (all []history.Event) {
 		token      uint64
 	}
 	first := map[ownership]int{}
-	slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.Start, b.Start) })
+	slices.SortStableFunc(events, func(a, b history.Event) int {
+		return cmp.Compare(a.Start, b.Start)
+	})
 	for _, e := range events {
 		o := ownership{e.Key, e.Worker, e.Token}
 		i, known := first[o]
@@ -409,8 +428,8 @@ type jobRun struct {
 	noted bool          // so that it keeps others from running it
 }
 
-// judgeRuns looks at whether a job that was noted to have run was run again too soon. The time is the
-// server's, whose clock may be a hundredth quicker.
+// judgeRuns looks at whether a job that was noted to have run was run again too soon. The time is
+// the server's, whose clock may be a hundredth quicker.
 func (w *world) judgeRuns() {
 	if w.forgets {
 		return
@@ -419,7 +438,8 @@ func (w *world) judgeRuns() {
 	for i, a := range w.runs {
 		for _, b := range w.runs[i+1:] {
 			if a.noted && a.key == b.key && b.began-a.began < b.every-b.every/50-time.Millisecond {
-				w.violate("the job of %q ran at %v, and again at %v by a call of once in %v", a.key, a.began, b.began, b.every)
+				w.violate("the job of %q ran at %v, and again at %v by a call of once in %v", a.key,
+					a.began, b.began, b.every)
 			}
 		}
 	}

@@ -54,9 +54,10 @@ func SetUser(t testing.TB, srv *testserver.Server, scheme string, commands ...st
 	return scheme + "://app:pw@" + srv.Addr()
 }
 
-// ForbiddenKeys has a user who may touch some keys only open the default prefix, another one, and the string
-// dialect, whose locks have a key beside that begins with a brace. The error names the keys that were asked for,
-// and the parameter that changes them, when the backend is opened, and later if it is of another key.
+// ForbiddenKeys has a user who may touch some keys only open the default prefix, another one, and
+// the string dialect, whose locks have a key beside that begins with a brace. The error names the
+// keys that were asked for, and the parameter that changes them, when the backend is opened, and
+// later if it is of another key.
 //
 // covers: R20
 func ForbiddenKeys(t *testing.T, scheme string) {
@@ -68,14 +69,29 @@ func ForbiddenKeys(t *testing.T, scheme string) {
 		key   string // which is asked for later
 		later string // names in the error of that
 	}{
-		"default prefix":  {[]string{"~app:*"}, "", `"holdfast:probe"`, "", ""},
-		"its own":         {[]string{"~app:*"}, "?prefix=app:", "", "k", ""},
-		"dialect":         {[]string{"~app:*"}, "?dialect=string", `"probe:holdfast"`, "", ""},
-		"its own dialect": {[]string{"~app:*"}, "?dialect=string&prefix=app:", `"{app:probe:holdfast}:holdfast"`, "", ""},
-		"with both keys":  {[]string{"~app:*", "~{app:*"}, "?dialect=string&prefix=app:", "", "k", ""},
-		"another's key":   {[]string{"~app:{a*", "~app:probe", "~app:mark"}, "?prefix=app:", "", "b", `"app:{b}"`},
+		"default prefix": {[]string{"~app:*"}, "", `"holdfast:probe"`, "", ""},
+		"its own":        {[]string{"~app:*"}, "?prefix=app:", "", "k", ""},
+		"dialect":        {[]string{"~app:*"}, "?dialect=string", `"probe:holdfast"`, "", ""},
+		"its own dialect": {
+			[]string{"~app:*"},
+			"?dialect=string&prefix=app:",
+			`"{app:probe:holdfast}:holdfast"`, "", "",
+		},
+		"with both keys": {
+			[]string{"~app:*", "~{app:*"},
+			"?dialect=string&prefix=app:", "", "k",
+			"",
+		},
+		"another's key": {
+			[]string{"~app:{a*", "~app:probe", "~app:mark"},
+			"?prefix=app:", "", "b",
+			`"app:{b}"`,
+		},
 	} {
-		rules := slices.Concat([]string{"ACL", "SETUSER", "some", "reset", "on", ">a password", "+@all"}, AllChannels(srv), test.keys)
+		rules := slices.Concat([]string{
+			"ACL", "SETUSER", "some", "reset", "on", ">a password",
+			"+@all",
+		}, AllChannels(srv), test.keys)
 		srv.MustDo(rules...)
 		b, err := backend.Open(t.Context(), scheme+"://some:a%20password@"+srv.Addr()+test.query)
 		names := test.names
@@ -87,7 +103,8 @@ func ForbiddenKeys(t *testing.T, scheme string) {
 		switch {
 		case names == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
-		case names != "" && (!errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), names) || !strings.Contains(err.Error(), "prefix=")):
+		case names != "" && (!errors.Is(err, backend.ErrDenied) ||
+			!strings.Contains(err.Error(), names) || !strings.Contains(err.Error(), "prefix=")):
 			t.Errorf("%s: %v, want one that names %s and prefix", name, err, names)
 		}
 	}
@@ -115,10 +132,12 @@ func user(srv *testserver.Server, commands []string) []string {
 // LeastPrivileges is a Harness whose clients may do what doc.go in the working directory says, and
 // no more.
 func LeastPrivileges(t testing.TB, srv *testserver.Server, scheme string) backendtest.Harness {
-	h, commands := Harness(t, srv, scheme), append(Permissions(t), "SCAN", "CLIENT") // for List and Observe, which opening does not try
+	// For List and Observe, which opening does not try.
+	h, commands := Harness(t, srv, scheme), append(Permissions(t), "SCAN", "CLIENT")
 	url := SetUser(t, srv, scheme, commands...)
 	h.Open = func(t testing.TB) backend.Backend { return Dial(t, url) }
-	srv.Add(append([]string{"--user"}, user(srv, commands)...)...) // whom a server without would refuse, for good
+	// Whom a server without would refuse, for good.
+	srv.Add(append([]string{"--user"}, user(srv, commands)...)...)
 	return h
 }
 
@@ -141,12 +160,14 @@ func EachPermission(t *testing.T, scheme string) {
 			storetest.Want(t, "open without "+missing, err, nil)
 			c := storetest.Claim(storetest.Key(t))
 			c.Queue, c.WaiterTTL = true, c.TTL
-			if _, err := b.Watch(t.Context(), c); missing != "UNSUBSCRIBE" && !errors.Is(err, errors.ErrUnsupported) {
+			if _, err := b.Watch(t.Context(), c); missing != "UNSUBSCRIBE" &&
+				!errors.Is(err, errors.ErrUnsupported) {
 				t.Errorf("watch without %s: %v", missing, err)
 			}
 		case !errors.Is(err, backend.ErrDenied):
 			t.Errorf("open without %s: %v, want ErrDenied", missing, err)
-		case !strings.Contains(strings.ToUpper(err.Error()), missing), strings.Contains(err.Error(), "app"):
+		case !strings.Contains(strings.ToUpper(err.Error()), missing), strings.Contains(err.Error(),
+			"app"):
 			t.Errorf("open without %s: %v, want the command and not the user", missing, err)
 		}
 		if err == nil {

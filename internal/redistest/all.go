@@ -20,8 +20,8 @@ type manyKeys struct {
 	keys   []string
 }
 
-// All is a test: a hundred free keys are locked by two requests and unlocked by two, and each is held. What the
-// server does not answer leaves nothing behind, and no hold is taken for lost.
+// All is a test: a hundred free keys are locked by two requests and unlocked by two, and each is
+// held. What the server does not answer leaves nothing behind, and no hold is taken for lost.
 //
 // covers: A2, A4, C1
 func All(t *testing.T, scheme string) {
@@ -34,7 +34,10 @@ func All(t *testing.T, scheme string) {
 	}
 	m.unlock(m.lock()) // the scripts are loaded
 	m.requests()
-	cut := testserver.Fault{Mode: testserver.ExecuteThenCut, Match: testserver.Containing("all-000"), Next: 1}
+	cut := testserver.Fault{
+		Mode:  testserver.ExecuteThenCut,
+		Match: testserver.Containing("all-000"), Next: 1,
+	}
 	all := m.lock()
 	proxy.Set(cut)
 	m.unlock(all)
@@ -103,7 +106,8 @@ func (m *manyKeys) requests() {
 		m.held(len(m.keys))
 		for i, key := range m.keys {
 			token := all.Guard(key).Hold().Token
-			if state := m.state(key); len(state.Holders) != 1 || state.Holders[0].Token != token || token <= last[i] {
+			if state := m.state(key); len(state.Holders) != 1 || state.Holders[0].Token != token ||
+				token <= last[i] {
 				m.Fatalf("%s: %+v; its guard has token %d, after %d", key, state, token, last[i])
 			}
 			last[i] = token
@@ -122,7 +126,8 @@ func (m *manyKeys) behindOne() {
 	m.Helper()
 	holder := storetest.Claim(m.keys[50])
 	storetest.Acquired(m, m.direct, holder)
-	if _, err := locker.All(m.Context(), m.l, m.keys, locker.WaitLimit(storetest.Patience/100)); !errors.Is(err, backend.ErrHeld) {
+	if _, err := locker.All(m.Context(), m.l, m.keys,
+		locker.WaitLimit(storetest.Patience/100)); !errors.Is(err, backend.ErrHeld) {
 		m.Errorf("All with a key that another holds = %v", err)
 	}
 	until(m, "what was held to be given back", func() bool { return m.holders() == 1 })

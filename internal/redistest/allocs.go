@@ -13,8 +13,8 @@ import (
 // Allocations fails the test if a free Lock and Unlock on b allocate more than beyond more often
 // than bare does, which is the same on the client library alone. It is a count and no time: it is
 // the same on every machine, but for what happens beside it, as timers of a busy machine do, so the
-// least of three counts is taken; and but for the race detector: under it a sync.Pool drops a quarter
-// of what it is given, at random, and so a few more are allowed.
+// least of three counts is taken; and but for the race detector: under it a sync.Pool drops a
+// quarter of what it is given, at random, and so a few more are allowed.
 func Allocations(t testing.TB, b backend.Backend, beyond float64, bare func() error) {
 	t.Helper()
 	if raceEnabled {
@@ -47,7 +47,8 @@ func Allocations(t testing.TB, b backend.Backend, beyond float64, bare func() er
 	})
 	t.Logf("a pair allocates %v times, the bare recipe %v times", pair, recipe)
 	if pair > recipe+beyond {
-		t.Errorf("a pair allocates %v times more than the bare recipe, want at most %v", pair-recipe, beyond)
+		t.Errorf("a pair allocates %v times more than the bare recipe, want at most %v",
+			pair-recipe, beyond)
 	}
 }
 

@@ -22,7 +22,10 @@ func Conformance(t *testing.T, scheme string) {
 		{name: "plain", on: Harness},
 		{"guarded", "the same suite behind the guard", "the same rules behind the guard", Guarded},
 		// For a user who may do what the package's documentation says, and no more.
-		{"least privileges", "the same suite with fewer permissions", "the same rules with fewer permissions", LeastPrivileges},
+		{
+			"least privileges", "the same suite with fewer permissions",
+			"the same rules with fewer permissions", LeastPrivileges,
+		},
 		{name: "dialect", testAll: "the same suite in the string dialect", on: Dialect},
 	} {
 		t.Run(setUp.name, func(t *testing.T) {

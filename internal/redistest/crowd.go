@@ -32,10 +32,12 @@ func oneOfMany(t *testing.T, b backend.Backend) {
 		t.Errorf("acquire: %v", err)
 		return
 	}
-	if s, err := b.Inspect(t.Context(), c.Key); err != nil || len(s.Holders) != 1 || s.Holders[0].Owner != c.Owner || s.Token != g.Token {
+	if s, err := b.Inspect(t.Context(), c.Key); err != nil || len(s.Holders) != 1 ||
+		s.Holders[0].Owner != c.Owner || s.Token != g.Token {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if _, err := b.Release(context.Background(), c); err != nil { // nothing to cancel: in the caller's goroutine
+	// Nothing to cancel: in the caller's goroutine.
+	if _, err := b.Release(context.Background(), c); err != nil {
 		t.Errorf("release: %v", err)
 	}
 	if err := b.Renew(t.Context(), c); !errors.Is(err, backend.ErrLost) {

@@ -16,7 +16,8 @@ import (
 
 type fencing interface {
 	backend.Backend
-	Fenced(ctx context.Context, key string, token uint64, script string, keys, args []string) (any, error)
+	Fenced(ctx context.Context, key string, token uint64, script string, keys,
+		args []string) (any, error)
 	LockKey(key string) string
 }
 
@@ -63,7 +64,8 @@ func (l fencedLock) writes(when string, token uint64, may bool) {
 	data := l.key + ":data:{" + script.HashTag(l.b.LockKey(l.key)) + "}"
 	value := fmt.Sprint(when, token)
 	before := l.srv.MustDo("GET", data)
-	_, err := l.b.Fenced(l.t.Context(), l.key, token, "return redis.call('SET', KEYS[1], ARGV[1])", []string{data}, []string{value})
+	_, err := l.b.Fenced(l.t.Context(), l.key, token, "return redis.call('SET', KEYS[1], ARGV[1])",
+		[]string{data}, []string{value})
 	now := l.srv.MustDo("GET", data)
 	switch {
 	case may:
@@ -226,7 +228,8 @@ func FencedInCluster(t *testing.T, set *testserver.ClusterSet, url string) {
 	l := lockOn(t, set.Nodes[0], url)
 	token := l.granted(l.claim())
 	run := func(keys ...string) (any, error) {
-		return l.b.Fenced(t.Context(), l.key, token, "return redis.call('INCR', KEYS[1])", keys, nil)
+		return l.b.Fenced(t.Context(), l.key, token, "return redis.call('INCR', KEYS[1])", keys,
+			nil)
 	}
 	reply, err := run("stock:{" + l.key + "}")
 	storetest.Want(t, "in the slot of the lock", err, nil)
@@ -249,7 +252,8 @@ func lockOn(t *testing.T, srv *testserver.Server, url string) fencedLock {
 func replies(t *testing.T, l fencedLock) {
 	token := l.granted(l.claim())
 	run := func(source string, args ...string) (any, error) {
-		return l.b.Fenced(t.Context(), l.key, token, source, []string{l.key + ":a", l.key + ":b"}, args)
+		return l.b.Fenced(t.Context(), l.key, token, source, []string{l.key + ":a", l.key + ":b"},
+			args)
 	}
 	for source, want := range map[string]any{
 		"return #KEYS * 10 + #ARGV":         int64(23),
@@ -269,7 +273,8 @@ func replies(t *testing.T, l fencedLock) {
 	if fmt.Sprint(got) != "[1 a [2]]" {
 		t.Errorf("a table: %v", got)
 	}
-	if _, err := run("return redis.error_reply('SOLD out')"); err == nil || !strings.Contains(err.Error(), "SOLD out") {
+	if _, err := run("return redis.error_reply('SOLD out')"); err == nil ||
+		!strings.Contains(err.Error(), "SOLD out") {
 		t.Errorf("an error of the script: %v", err)
 	}
 	many := slices.Repeat([]string{"x"}, 9000)

@@ -67,15 +67,16 @@ func Restarts(t *testing.T, scheme string) {
 }
 
 // Unguarded holds clients without the server's guard, or with another, to be refused when they are
-// opened: they would grant while the others wait for what the server has forgotten. So would those with it
-// whose leases are longer, and their renewals.
+// opened: they would grant while the others wait for what the server has forgotten. So would those
+// with it whose leases are longer, and their renewals.
 //
 // covers: R1, R3
 func Unguarded(t *testing.T, scheme string) {
 	srv := testserver.Redis(t)
 	Mark(t, srv, time.Minute, time.Hour)
 	for _, query := range []string{"", "?max_ttl=30s", "?max_ttl=1m&replica_lag=1s"} {
-		if _, err := backend.Open(t.Context(), scheme+"://"+srv.Addr()+query); !errors.Is(err, backend.ErrUnsafe) {
+		if _, err := backend.Open(t.Context(), scheme+"://"+srv.Addr()+query); !errors.Is(err,
+			backend.ErrUnsafe) {
 			t.Errorf("open with %q = %v, want ErrUnsafe", query, err)
 		}
 	}
@@ -108,7 +109,9 @@ func Claim2(c backend.Claim) backend.Claim {
 // covers: Q3
 func SameServer(t *testing.T, scheme string) {
 	t.Parallel()
-	one, two := testserver.Redis(t, testserver.WithArgs("--repl-diskless-sync-delay", "0")), testserver.Redis(t) // it waits for more replicas
+	// It waits for more replicas.
+	one, two := testserver.Redis(t, testserver.WithArgs("--repl-diskless-sync-delay", "0")),
+		testserver.Redis(t)
 	identity := func(srv *testserver.Server) (id string) {
 		b := Dial(t, scheme+"://"+srv.Addr())
 		defer func() { _ = b.Close() }()

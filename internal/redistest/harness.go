@@ -50,7 +50,8 @@ func Mark(t testing.TB, srv *testserver.Server, longest, known time.Duration) {
 	_, id, _ := strings.Cut(srv.MustDo("INFO", "replication"), "master_replid:")
 	id, _, _ = strings.Cut(id, "\r")
 	l := layout(t).Guarded(longest, 0)
-	srv.MustDo("SET", l.MarkKey(), fmt.Sprintf("h2 %s %d %s new", id, time.Now().Add(-known).UnixMilli(), l.Rule()))
+	srv.MustDo("SET", l.MarkKey(),
+		fmt.Sprintf("h2 %s %d %s new", id, time.Now().Add(-known).UnixMilli(), l.Rule()))
 }
 
 // Dialect is a Harness for the string dialect.
@@ -69,8 +70,10 @@ func Dialect(_ testing.TB, srv *testserver.Server, scheme string) backendtest.Ha
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, k := range reply.([]any) { //nolint:errcheck // what KEYS returns; a panic fails the test as well
-				if name := fmt.Sprint(k); !strings.HasSuffix(name, "foreign") && !strings.HasSuffix(name, ":holdfast") {
+			//nolint:errcheck // what KEYS returns; a panic fails the test as well
+			for _, k := range reply.([]any) {
+				if name := fmt.Sprint(k); !strings.HasSuffix(name, "foreign") &&
+					!strings.HasSuffix(name, ":holdfast") {
 					names = append(names, name)
 				}
 			}
@@ -106,7 +109,8 @@ func held(t testing.TB, srv *testserver.Server, url, prefix string) (names []str
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range reply.([]any) { //nolint:errcheck // what KEYS returns; a panic fails the test as well
+	//nolint:errcheck // what KEYS returns; a panic fails the test as well
+	for _, k := range reply.([]any) {
 		full := fmt.Sprint(k)
 		name, ok := layout(t).UserKey(full)
 		if !ok || strings.HasSuffix(name, "foreign") {

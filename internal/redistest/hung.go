@@ -25,7 +25,10 @@ func HungServer(t *testing.T, scheme string, most int) {
 	srv := testserver.Redis(t)
 	b := Dial(t, scheme+"://"+srv.Addr()+"?request_timeout="+timeout.String())
 	defer func() { storetest.Want(t, "close", b.Close(), nil) }()
-	storetest.Eventually(t, "an answer", func() error { _, err := b.TryAcquire(t.Context(), storetest.Claim(storetest.Key(t))); return err })
+	storetest.Eventually(t, "an answer", func() error {
+		_, err := b.TryAcquire(t.Context(), storetest.Claim(storetest.Key(t)))
+		return err
+	})
 	before, calls := runtime.NumGoroutine(), scripts(srv)
 	srv.Stop()
 	var crowd sync.WaitGroup
@@ -37,9 +40,12 @@ func HungServer(t *testing.T, scheme string, most int) {
 				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 				_, err := b.TryAcquire(ctx, storetest.Claim("hung"))
 				cancel()
-				if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, backend.ErrUnavailable) &&
-					!strings.Contains(err.Error(), "EOF") && !strings.Contains(err.Error(), "no answer") &&
-					!strings.Contains(err.Error(), "closed") && !strings.Contains(err.Error(), "timeout") {
+				if !errors.Is(err, context.DeadlineExceeded) &&
+					!errors.Is(err, backend.ErrUnavailable) &&
+					!strings.Contains(err.Error(), "EOF") &&
+					!strings.Contains(err.Error(), "no answer") &&
+					!strings.Contains(err.Error(), "closed") &&
+					!strings.Contains(err.Error(), "timeout") {
 					t.Errorf("acquire: %v", err)
 					return
 				}
@@ -62,7 +68,10 @@ func HungServer(t *testing.T, scheme string, most int) {
 		return nil
 	})
 	srv.Cont()
-	storetest.Eventually(t, "an answer", func() error { _, err := b.TryAcquire(t.Context(), storetest.Claim(storetest.Key(t))); return err })
+	storetest.Eventually(t, "an answer", func() error {
+		_, err := b.TryAcquire(t.Context(), storetest.Claim(storetest.Key(t)))
+		return err
+	})
 	if n := scripts(srv) - calls; n > 8*most {
 		t.Errorf("%d scripts were run when the server was back", n)
 	} else {
@@ -73,14 +82,17 @@ func HungServer(t *testing.T, scheme string, most int) {
 // Answers waits until the server does, within a request timeout that is short for a busy machine.
 func Answers(t *testing.T, b backend.Backend) {
 	t.Helper()
-	storetest.Eventually(t, "an answer", func() error { _, err := b.TryAcquire(t.Context(), storetest.Claim(storetest.Key(t))); return err })
+	storetest.Eventually(t, "an answer", func() error {
+		_, err := b.TryAcquire(t.Context(), storetest.Claim(storetest.Key(t)))
+		return err
+	})
 }
 
 // Clients opens a backend in each of the ways in which its client may have been set up.
 type Clients func(t *testing.T, addr string, timeout time.Duration) map[string]backend.Backend
 
-// RequestTimeout has the server be there and silent. Without a deadline that is sooner RequestTimeout is
-// one, and it is not mistaken for the caller's.
+// RequestTimeout has the server be there and silent. Without a deadline that is sooner
+// RequestTimeout is one, and it is not mistaken for the caller's.
 //
 // covers: E2
 func RequestTimeout(t *testing.T, clients Clients) {
@@ -88,12 +100,16 @@ func RequestTimeout(t *testing.T, clients Clients) {
 	later, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for name, b := range clients(t, srv.Addr(), 400*time.Millisecond) {
-		for kind, ctx := range map[string]context.Context{"background": context.Background(), "cancellable": t.Context(), "later": later} {
+		for kind, ctx := range map[string]context.Context{
+			"background":  context.Background(),
+			"cancellable": t.Context(), "later": later,
+		} {
 			Answers(t, b)
 			srv.Stop()
 			start := time.Now()
 			err := b.Renew(ctx, storetest.Claim(storetest.Key(t)))
-			if backend.AnswerOf(err) != backend.Unknown || errors.Is(err, context.DeadlineExceeded) {
+			if backend.AnswerOf(err) != backend.Unknown ||
+				errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s, %s: %v", name, kind, err)
 			}
 			if took := time.Since(start); took < 300*time.Millisecond || took > 4*time.Second {
@@ -105,8 +121,8 @@ func RequestTimeout(t *testing.T, clients Clients) {
 	}
 }
 
-// CloseIsBounded has the server fall silent: that does not keep Close, and what is asked afterwards is
-// refused.
+// CloseIsBounded has the server fall silent: that does not keep Close, and what is asked afterwards
+// is refused.
 //
 // covers: E2
 func CloseIsBounded(t *testing.T, clients Clients) {
@@ -133,8 +149,8 @@ func CloseIsBounded(t *testing.T, clients Clients) {
 	}
 }
 
-// SilentPrimary has one primary of a cluster be there and silent: however many requests wait for it,
-// those for keys of the others are answered.
+// SilentPrimary has one primary of a cluster be there and silent: however many requests wait for
+// it, those for keys of the others are answered.
 func SilentPrimary(t *testing.T, set *testserver.ClusterSet, url string) {
 	const requests = 2000
 	l := lockOn(t, set.Nodes[0], url)
@@ -156,7 +172,8 @@ func SilentPrimary(t *testing.T, set *testserver.ClusterSet, url string) {
 	for range requests {
 		crowd.Go(func() { _ = l.b.Renew(ctx, storetest.Claim(silent)) })
 	}
-	for began := time.Now(); time.Since(began) < time.Second; { // a second more, and the others take it for dead
+	// A second more, and the others take it for dead.
+	for began := time.Now(); time.Since(began) < time.Second; {
 		bounded, cancel := context.WithTimeout(t.Context(), time.Second)
 		_, err := l.b.Inspect(bounded, healthy)
 		cancel()
@@ -166,9 +183,9 @@ func SilentPrimary(t *testing.T, set *testserver.ClusterSet, url string) {
 	}
 }
 
-// HungPrimary holds a lock while the primary that it is on hangs for good: a replica of it takes over, and
-// a renewal that it answers keeps the hold. The TTL is the default, half as long again as what
-// doctor reckons with for the time-out of these nodes.
+// HungPrimary holds a lock while the primary that it is on hangs for good: a replica of it takes
+// over, and a renewal that it answers keeps the hold. The TTL is the default, half as long again as
+// what doctor reckons with for the time-out of these nodes.
 //
 // covers: R11, R13
 func HungPrimary(t *testing.T, scheme string) {
@@ -176,7 +193,8 @@ func HungPrimary(t *testing.T, scheme string) {
 	t.Parallel()
 	set := testserver.Cluster(t, testserver.WithReplicas(1))
 	url := of(set.URL(), scheme)
-	l, other := Quiet(t, Closing(t, url), locker.Config{}), Quiet(t, Closing(t, url), locker.Config{})
+	l, other := Quiet(t, Closing(t, url), locker.Config{}), Quiet(t, Closing(t, url),
+		locker.Config{})
 	name := layout(t).Key("k")
 	old, err := set.Owner(name)
 	storetest.Want(t, "owner", err, nil)

@@ -88,10 +88,14 @@ func Native(t *testing.T, scheme string) {
 		t.Errorf("%d scripts for %d pairs", n, pairs)
 	}
 	before = scripts(srv)
-	srv.MustDo("CLIENT", "KILL", "TYPE", "normal") // what answers on the next connection may be another server
+	// What answers on the next connection may be another server.
+	srv.MustDo("CLIENT", "KILL", "TYPE", "normal")
 	again := storetest.Claim(k)
 	again.NoneInFlight = true
-	storetest.Eventually(t, "acquire", func() error { _, err := a.TryAcquire(t.Context(), again); return err })
+	storetest.Eventually(t, "acquire", func() error {
+		_, err := a.TryAcquire(t.Context(), again)
+		return err
+	})
 	storetest.Want(t, "release", storetest.Release(t.Context(), a, again), nil)
 	if scripts(srv) == before {
 		t.Error("no script has told the clock of the server behind a new connection")

@@ -99,22 +99,23 @@ func (o *Observer) hold(t testing.TB) error {
 
 var errUnseen = errors.New("a hold was not seen")
 
-// SeesAll waits until four holds in a row are seen, for a moment each: more than a look now and then
-// would see.
+// SeesAll waits until four holds in a row are seen, for a moment each: more than a look now and
+// then would see.
 func (o *Observer) SeesAll(t testing.TB) {
 	t.Helper()
 	o.inARow(t, 4)
 }
 
-// Recovers waits until eleven holds in a row are seen. One may be seen before the server tells again, as
-// each connection that is not made is a reason to look; so many are not.
+// Recovers waits until eleven holds in a row are seen. One may be seen before the server tells
+// again, as each connection that is not made is a reason to look; so many are not.
 func (o *Observer) Recovers(t testing.TB) {
 	t.Helper()
 	o.inARow(t, 11)
 }
 
-// inARow waits until so many holds in a row are seen. On a busy machine a hold may be over before word of
-// it is here, a connection be made anew once more, or another failover be due: then it begins again.
+// inARow waits until so many holds in a row are seen. On a busy machine a hold may be over before
+// word of it is here, a connection be made anew once more, or another failover be due: then it
+// begins again.
 func (o *Observer) inARow(t testing.TB, holds int) {
 	t.Helper()
 	storetest.Eventually(t, "holds in a row that are observed", func() error {
@@ -133,7 +134,9 @@ func (o *Observer) inARow(t testing.TB, holds int) {
 // to be made anew.
 func ObservationLeavesNothing(t *testing.T, scheme string) {
 	srv := testserver.Redis(t)
-	testserver.OnlyWhere(t, srv, func(v testserver.Version) bool { return v.AtLeast(7, 0) }, "CLIENT LIST does not tell which connections broadcast")
+	testserver.OnlyWhere(t, srv, func(v testserver.Version) bool {
+		return v.AtLeast(7, 0)
+	}, "CLIENT LIST does not tell which connections broadcast")
 	// What is noticed only because nothing is heard for that long is not noticed here.
 	b := Dial(t, scheme+"://"+srv.Addr()+"?request_timeout=10m")
 	defer func() { storetest.Want(t, "close", b.Close(), nil) }()
@@ -187,9 +190,11 @@ func broadcasting(srv *testserver.Server) (ids []string) {
 func TrackingRefused(t *testing.T, scheme string) {
 	acl := testserver.Redis(t)
 	urls := map[string]string{
-		"the user may not":  SetUser(t, acl, scheme, append(Permissions(t), "SCAN")...),
-		"no CLIENT command": scheme + "://" + testserver.Redis(t, testserver.WithArgs("--rename-command", "CLIENT", "")).Addr(),
-		"no RESP3":          scheme + "://" + testserver.Redis(t, testserver.WithArgs("--rename-command", "HELLO", "")).Addr(),
+		"the user may not": SetUser(t, acl, scheme, append(Permissions(t), "SCAN")...),
+		"no CLIENT command": scheme + "://" +
+			testserver.Redis(t, testserver.WithArgs("--rename-command", "CLIENT", "")).Addr(),
+		"no RESP3": scheme + "://" +
+			testserver.Redis(t, testserver.WithArgs("--rename-command", "HELLO", "")).Addr(),
 	}
 	for name, url := range urls {
 		t.Run(name, func(t *testing.T) {
@@ -207,8 +212,10 @@ func TrackingRefused(t *testing.T, scheme string) {
 					t.Errorf("state %+v", state)
 				}
 			}
-			if !errors.Is(last, errors.ErrUnsupported) || !strings.Contains(last.Error(), "CLIENT TRACKING") || states == 0 {
-				t.Errorf("%d states, and then %v; want one, and why there are no more", states, last)
+			if !errors.Is(last, errors.ErrUnsupported) ||
+				!strings.Contains(last.Error(), "CLIENT TRACKING") || states == 0 {
+				t.Errorf("%d states, and then %v; want one, and why there are no more", states,
+					last)
 			}
 			storetest.Want(t, "release", storetest.Release(t.Context(), b, c), nil)
 		})

@@ -54,7 +54,8 @@ func HolderCutOff(t *testing.T, scheme string) {
 	srv := testserver.SharedRedis(t)
 	var wg sync.WaitGroup
 	for round := range rounds {
-		ttl := 2*time.Second + time.Duration(round)*200*time.Millisecond // so that not all leases end at once
+		// So that not all leases end at once.
+		ttl := 2*time.Second + time.Duration(round)*200*time.Millisecond
 		wg.Go(func() {
 			t.Run(ttl.String(), func(t *testing.T) { cutOff(t, srv, scheme, locks, ttl) })
 		})
@@ -64,7 +65,8 @@ func HolderCutOff(t *testing.T, scheme string) {
 
 func cutOff(t *testing.T, srv *testserver.Server, scheme string, locks int, ttl time.Duration) {
 	proxy := testserver.NewProxy(t, srv.Addr())
-	cfg := locker.Config{TTL: ttl, StoreTimeout: time.Minute} // a busy machine may answer after half of the TTL
+	// A busy machine may answer after half of the TTL.
+	cfg := locker.Config{TTL: ttl, StoreTimeout: time.Minute}
 	holder := Quiet(t, Closing(t, scheme+"://"+proxy.Addr()), cfg)
 	other := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), cfg)
 	guards := make([]*locker.Guard[struct{}], locks)
@@ -87,12 +89,15 @@ func cutOff(t *testing.T, srv *testserver.Server, scheme string, locks int, ttl 
 				return
 			}
 			if _, err := g.Value(); !errors.Is(err, locker.ErrLost) {
-				t.Errorf(history.Broken+"the guard is good for another %v, and the lock was granted to another", time.Until(g.Until()))
+				t.Errorf(history.Broken+
+					"the guard is good for another %v, and the lock was granted to another",
+					time.Until(g.Until()))
 			}
 			select {
 			case <-lost:
 			default:
-				t.Errorf(history.Broken + "Lost was still open when the lock was granted to another")
+				t.Errorf(history.Broken +
+					"Lost was still open when the lock was granted to another")
 			}
 			if g.Hold().Token >= next[i].Hold().Token {
 				t.Errorf(history.Broken+"token %d after %d", next[i].Hold().Token, g.Hold().Token)
@@ -124,7 +129,9 @@ func LostReplies(t *testing.T, scheme string) {
 	srv := testserver.SharedRedis(t)
 	for _, lost := range []int{1, 2, 4} { // of the replies that concern the key, one after another
 		for _, op := range []string{"Lock", "TryLock"} {
-			t.Run(fmt.Sprintf("%s-%d", op, lost), func(t *testing.T) { lostReplies(t, srv, scheme, op, lost) })
+			t.Run(fmt.Sprintf("%s-%d", op, lost), func(t *testing.T) {
+				lostReplies(t, srv, scheme, op, lost)
+			})
 		}
 	}
 }
@@ -139,7 +146,10 @@ func lostReplies(t *testing.T, srv *testserver.Server, scheme, op string, lost i
 		t.Fatal(err)
 	}
 	key := "lost-" + op + fmt.Sprint(lost)
-	cut := testserver.Fault{Mode: testserver.ExecuteThenCut, Match: testserver.Containing(key), Next: lost}
+	cut := testserver.Fault{
+		Mode: testserver.ExecuteThenCut, Match: testserver.Containing(key),
+		Next: lost,
+	}
 	lock := l.Lock
 	if op == "TryLock" {
 		lock = l.TryLock

@@ -23,7 +23,8 @@ import (
 func LongQueue(t *testing.T, scheme string) {
 	const n, ttl = 1000, 6 * time.Second
 	srv := testserver.Redis(t)
-	url := scheme + "://" + srv.Addr() + "?request_timeout=1m" // all ask at once, and the machine may be busy
+	// All ask at once, and the machine may be busy.
+	url := scheme + "://" + srv.Addr() + "?request_timeout=1m"
 	holder, waiters := Closing(t, url), Closing(t, url)
 	c := storetest.Claim(storetest.Key(t))
 	c.TTL = ttl
@@ -40,14 +41,16 @@ func LongQueue(t *testing.T, scheme string) {
 		claims[i] = storetest.Claim(c.Key)
 		claims[i].Queue, claims[i].WaiterTTL = true, time.Minute
 	}
-	if _, err := waiters.TryAcquire(t.Context(), claims[0]); !errors.Is(err, backend.ErrHeld) { // it is the first
+	// It is the first.
+	if _, err := waiters.TryAcquire(t.Context(), claims[0]); !errors.Is(err, backend.ErrHeld) {
 		t.Errorf("the first waiter: %v", err)
 	}
 	before := calls(srv)
 	rounds := 0
 	for ; time.Since(began) < ttl/2; rounds++ {
 		each(64, n, func(i int) {
-			if _, err := waiters.TryAcquire(t.Context(), claims[i]); !errors.Is(err, backend.ErrHeld) {
+			if _, err := waiters.TryAcquire(t.Context(), claims[i]); !errors.Is(err,
+				backend.ErrHeld) {
 				t.Errorf("waiter %d: %v", i, err)
 			}
 		})
@@ -55,10 +58,11 @@ func LongQueue(t *testing.T, scheme string) {
 	}
 	took, after := time.Since(began), calls(srv)
 	looks := after["exec"] - before["exec"]
-	t.Logf("%d heartbeats in %v: %d looks at who holds, %.0f scripts a second", n*rounds, took.Round(time.Millisecond),
+	t.Logf("%d heartbeats in %v: %d looks at who holds, %.0f scripts a second", n*rounds,
+		took.Round(time.Millisecond),
 		looks, float64(after["evalsha"]-before["evalsha"])/took.Seconds())
-	// Two reads each; the pauses double until they are so long. On a busy machine others ask before the first has its answer: twice
-	// as many are far from one for each heartbeat.
+	// Two reads each; the pauses double until they are so long. On a busy machine others ask before
+	// the first has its answer: twice as many are far from one for each heartbeat.
 	if most := 4 * (int(took/(ttl/12)) + 12); looks > most {
 		t.Errorf("%d looks in %v, want at most %d", looks, took, most)
 	}
@@ -71,7 +75,9 @@ func LongQueue(t *testing.T, scheme string) {
 }
 
 // together keeps the places of all claims by Heartbeat.
-func together(t *testing.T, srv *testserver.Server, holder, waiters backend.Backend, c backend.Claim, claims []backend.Claim) {
+func together(t *testing.T, srv *testserver.Server, holder, waiters backend.Backend,
+	c backend.Claim, claims []backend.Claim,
+) {
 	t.Helper()
 	before := calls(srv)
 	for rest := claims; len(rest) > 0; {
@@ -90,7 +96,8 @@ func together(t *testing.T, srv *testserver.Server, holder, waiters backend.Back
 	}
 	storetest.Want(t, "release", storetest.Release(t.Context(), holder, c), nil)
 	waiting, err := waiters.Heartbeat(t.Context(), claims[:2])
-	if err != nil || !errors.Is(waiting[0], backend.ErrLost) || !errors.Is(waiting[1], backend.ErrHeld) {
+	if err != nil || !errors.Is(waiting[0], backend.ErrLost) ||
+		!errors.Is(waiting[1], backend.ErrHeld) {
 		t.Errorf("after the release: %v, %v, want the first one to hold", waiting, err)
 	}
 	badHeartbeats(t, waiters, claims)
@@ -122,7 +129,8 @@ var commandCalls = regexp.MustCompile(`cmdstat_([a-z_|]+):calls=(\d+)`)
 // calls is how often the server has executed each command.
 func calls(srv *testserver.Server) map[string]int {
 	counts := map[string]int{}
-	for _, found := range commandCalls.FindAllStringSubmatch(srv.MustDo("INFO", "commandstats"), -1) {
+	for _, found := range commandCalls.FindAllStringSubmatch(srv.MustDo("INFO", "commandstats"),
+		-1) {
 		counts[found[1]], _ = strconv.Atoi(found[2])
 	}
 	return counts
@@ -130,8 +138,10 @@ func calls(srv *testserver.Server) map[string]int {
 
 // NoHeartbeat checks that the string dialect, which has no queue, says so.
 func NoHeartbeat(t *testing.T, scheme string) {
-	b := Closing(t, fmt.Sprint(scheme, "://", testserver.SharedRedis(t).Addr(), "?dialect=string&prefix=d:"))
-	if _, err := b.Heartbeat(t.Context(), []backend.Claim{storetest.Claim("k")}); !errors.Is(err, errors.ErrUnsupported) {
+	b := Closing(t, fmt.Sprint(scheme, "://", testserver.SharedRedis(t).Addr(),
+		"?dialect=string&prefix=d:"))
+	if _, err := b.Heartbeat(t.Context(), []backend.Claim{storetest.Claim("k")}); !errors.Is(err,
+		errors.ErrUnsupported) {
 		t.Errorf("%v, want ErrUnsupported", err)
 	}
 }
@@ -141,11 +151,14 @@ func NoHeartbeat(t *testing.T, scheme string) {
 // key.
 //
 // covers: W2
-func ClusterHeartbeat(t *testing.T, set *testserver.ClusterSet, b backend.Backend, redisKey func(string) string) {
+func ClusterHeartbeat(t *testing.T, set *testserver.ClusterSet, b backend.Backend,
+	redisKey func(string) string,
+) {
 	t.Helper()
 	var claims []backend.Claim
 	for i := range 30 { // some on each primary, and none by chance only
-		held, waits := storetest.Claim(fmt.Sprint("beat-", i)), storetest.Claim(fmt.Sprint("beat-", i))
+		held, waits := storetest.Claim(fmt.Sprint("beat-", i)),
+			storetest.Claim(fmt.Sprint("beat-", i))
 		waits.Queue, waits.WaiterTTL = true, time.Minute
 		storetest.Acquired(t, b, held)
 		if _, err := b.TryAcquire(t.Context(), waits); !errors.Is(err, backend.ErrHeld) {
@@ -182,8 +195,10 @@ func ClusterHeartbeat(t *testing.T, set *testserver.ClusterSet, b backend.Backen
 		storetest.Want(t, "heartbeat", err, nil)
 		for i, answer := range answers {
 			silent := hangs && ofHung[claims[i].Key]
-			if silent && backend.AnswerOf(answer) != backend.Unknown || !silent && !errors.Is(answer, backend.ErrHeld) {
-				t.Errorf("heartbeat for %q, whose primary hangs: %v, = %v", claims[i].Key, silent, answer)
+			if silent && backend.AnswerOf(answer) != backend.Unknown ||
+				!silent && !errors.Is(answer, backend.ErrHeld) {
+				t.Errorf("heartbeat for %q, whose primary hangs: %v, = %v", claims[i].Key, silent,
+					answer)
 			}
 		}
 	}

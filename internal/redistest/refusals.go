@@ -22,9 +22,21 @@ func Refusals(t *testing.T, scheme string) {
 		begin, end []string
 		want       error
 	}{
-		"denied":  {[]string{"ACL", "SETUSER", "app", "-get", "-hmget"}, []string{"ACL", "SETUSER", "app", "+get", "+hmget"}, backend.ErrDenied},
-		"memory":  {[]string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"}, backend.ErrUnavailable},
-		"replica": {[]string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}, backend.ErrUnavailable},
+		"denied": {
+			[]string{"ACL", "SETUSER", "app", "-get", "-hmget"},
+			[]string{"ACL", "SETUSER", "app", "+get", "+hmget"},
+			backend.ErrDenied,
+		},
+		"memory": {
+			[]string{"CONFIG", "SET", "maxmemory", "1"},
+			[]string{"CONFIG", "SET", "maxmemory", "0"},
+			backend.ErrUnavailable,
+		},
+		"replica": {
+			[]string{"REPLICAOF", "127.0.0.1", "1"},
+			[]string{"REPLICAOF", "NO", "ONE"},
+			backend.ErrUnavailable,
+		},
 	} {
 		b := Dial(t, url)
 		c := storetest.Claim(storetest.Key(t))
@@ -34,7 +46,8 @@ func Refusals(t *testing.T, scheme string) {
 		errs := []error{acquire}
 		if name != "memory" { // a release is taken all the same
 			_, err := b.Release(t.Context(), c)
-			for range 10 { // a client that leaves a replica closes the connection, maybe under this request
+			// A client that leaves a replica closes the connection, maybe under this request.
+			for range 10 {
 				if backend.AnswerOf(err) != backend.Unknown {
 					break
 				}
@@ -48,7 +61,9 @@ func Refusals(t *testing.T, scheme string) {
 				t.Errorf("%s: %d: %v, want %v and no user", name, i, err, refusal.want)
 			}
 		}
-		storetest.Eventually(t, "release", func() error { return storetest.Release(t.Context(), b, c) })
+		storetest.Eventually(t, "release", func() error {
+			return storetest.Release(t.Context(), b, c)
+		})
 		storetest.Want(t, "close", b.Close(), nil)
 	}
 }

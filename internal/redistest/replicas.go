@@ -32,7 +32,8 @@ func Replicas(t *testing.T, scheme string) {
 		t.Errorf("renew without replicas = %v, want an unknown answer", err)
 	}
 	other := storetest.Claim(storetest.Key(t))
-	if _, err := b.TryAcquire(t.Context(), other); backend.AnswerOf(err) != backend.Unknown || !strings.Contains(err.Error(), "0 of 1 replicas") {
+	if _, err := b.TryAcquire(t.Context(), other); backend.AnswerOf(err) != backend.Unknown ||
+		!strings.Contains(err.Error(), "0 of 1 replicas") {
 		t.Errorf("acquire without replicas = %v, want an unknown answer that says why", err)
 	}
 	storetest.Want(t, "release", storetest.Release(t.Context(), b, other), nil)
@@ -46,15 +47,16 @@ func Replicas(t *testing.T, scheme string) {
 	storetest.Want(t, "release", storetest.Release(t.Context(), b, c), nil)
 }
 
-// NoWait has a user who may not ask which replicas have a lock wait for one. It is refused when the client opens. If
-// it loses the right later, the server has granted the lock, so what that says of WAIT is no answer, and a release
-// settles it.
+// NoWait has a user who may not ask which replicas have a lock wait for one. It is refused when the
+// client opens. If it loses the right later, the server has granted the lock, so what that says of
+// WAIT is no answer, and a release settles it.
 //
 // covers: A2, R2
 func NoWait(t *testing.T, scheme string) {
 	srv := testserver.Redis(t)
 	url := SetUser(t, srv, scheme, Permissions(t)...) + "?replicas=1"
-	if b, err := backend.Open(t.Context(), url); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "'wait'") {
+	if b, err := backend.Open(t.Context(), url); !errors.Is(err, backend.ErrDenied) ||
+		!strings.Contains(err.Error(), "'wait'") {
 		t.Errorf("opened with %v, want an error that says why", err)
 		if err == nil {
 			_ = b.Close()
@@ -65,7 +67,8 @@ func NoWait(t *testing.T, scheme string) {
 	defer func() { _ = b.Close() }()
 	SetUser(t, srv, scheme, Permissions(t)...)
 	c := storetest.Claim(storetest.Key(t))
-	if _, err := b.TryAcquire(t.Context(), c); backend.AnswerOf(err) != backend.Unknown || !strings.Contains(err.Error(), "'wait'") {
+	if _, err := b.TryAcquire(t.Context(), c); backend.AnswerOf(err) != backend.Unknown ||
+		!strings.Contains(err.Error(), "'wait'") {
 		t.Errorf("acquire = %v, want an unknown answer that says why", err)
 	}
 	state, err := b.Inspect(t.Context(), c.Key)

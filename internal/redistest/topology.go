@@ -17,7 +17,9 @@ import (
 // of is the URL of a test server for the backend of a plain scheme.
 func of(url, scheme string) string { return scheme + strings.TrimPrefix(url, "redis") }
 
-func watched(ctx context.Context, t testing.TB, b backend.Backend, c backend.Claim) <-chan backend.Wake {
+func watched(ctx context.Context, t testing.TB, b backend.Backend,
+	c backend.Claim,
+) <-chan backend.Wake {
 	t.Helper()
 	wake, err := b.Watch(ctx, c)
 	if err != nil {
@@ -26,21 +28,24 @@ func watched(ctx context.Context, t testing.TB, b backend.Backend, c backend.Cla
 	return wake
 }
 
-// RoundTrip is what each way to reach a server must be good for: all verbs, both ways to be woken, and
-// an observation. In a cluster a message may be lost between the nodes; told is false if one was.
+// RoundTrip is what each way to reach a server must be good for: all verbs, both ways to be woken,
+// and an observation. In a cluster a message may be lost between the nodes; told is false if one
+// was.
 func RoundTrip(t *testing.T, b backend.Backend, cluster bool) (told bool) {
 	t.Helper()
 	c := storetest.Claim(storetest.Key(t))
 	queued := storetest.Claim(c.Key)
 	queued.Queue, queued.WaiterTTL = true, 10*time.Second
 	g := storetest.Acquired(t, b, c)
-	wake, handed := watched(t.Context(), t, b, storetest.Claim(c.Key)), watched(t.Context(), t, b, queued)
+	wake, handed := watched(t.Context(), t, b, storetest.Claim(c.Key)), watched(t.Context(), t, b,
+		queued)
 	_, err := b.TryAcquire(t.Context(), queued)
 	storetest.Want(t, "second acquire", err, backend.ErrHeld)
 	storetest.Want(t, "renew", b.Renew(t.Context(), c), nil)
 	storetest.Want(t, "release", storetest.Release(t.Context(), b, c), nil)
 	told = storetest.WokenUnlessLost(t, handed, cluster)
-	if next := storetest.Acquired(t, b, queued); next.Token <= g.Token { // a repeat, or asked for as the message was lost
+	// A repeat, or asked for as the message was lost.
+	if next := storetest.Acquired(t, b, queued); next.Token <= g.Token {
 		t.Errorf("token %d after %d", next.Token, g.Token)
 	}
 	storetest.Want(t, "release", storetest.Release(t.Context(), b, queued), nil)
@@ -53,14 +58,20 @@ func RoundTrip(t *testing.T, b backend.Backend, cluster bool) (told bool) {
 
 // TLS reaches a server by it, with a client certificate, and refuses a server that it cannot trust.
 func TLS(t *testing.T, scheme string) {
-	srv := testserver.Redis(t, testserver.WithTLS(), testserver.WithArgs("--tls-auth-clients", "yes"))
+	srv := testserver.Redis(t, testserver.WithTLS(),
+		testserver.WithArgs("--tls-auth-clients", "yes"))
 	to := of(srv.URL(), scheme) + "?"
-	files := url.Values{"ca": {srv.TLS.CAFile}, "cert": {srv.TLS.CertFile}, "key": {srv.TLS.KeyFile}}
+	files := url.Values{
+		"ca": {srv.TLS.CAFile}, "cert": {srv.TLS.CertFile},
+		"key": {srv.TLS.KeyFile},
+	}
 	RoundTrip(t, storetest.Opened[backend.Backend](t, to+files.Encode()), false)
 
 	for name, change := range map[string]func(url.Values){
 		"an authority that nobody knows": func(q url.Values) { q.Del("ca") },
-		"another name":                   func(q url.Values) { q.Set("server_name", "example.org") },
+		"another name": func(q url.Values) {
+			q.Set("server_name", "example.org")
+		},
 	} {
 		q, err := url.ParseQuery(files.Encode())
 		storetest.Want(t, "parse", err, nil)
@@ -79,8 +90,8 @@ func TLS(t *testing.T, scheme string) {
 	}
 }
 
-// UserAndDatabase reaches a server by the names and the database of a URL. refused are other users, by
-// what a server that knows them lets them do, whom the backend can do nothing for.
+// UserAndDatabase reaches a server by the names and the database of a URL. refused are other users,
+// by what a server that knows them lets them do, whom the backend can do nothing for.
 func UserAndDatabase(t *testing.T, scheme string, refused ...string) {
 	srv := testserver.Redis(t, testserver.WithPassword("p@ss/w:rd"))
 	to := func(user, rest string) string { return scheme + "://" + user + "@" + srv.Addr() + rest }
@@ -117,8 +128,8 @@ func UserAndDatabase(t *testing.T, scheme string, refused ...string) {
 	}
 }
 
-// Sentinels has the primary die: locks go on with the next one; those who watch are woken by it, and a
-// watch and an observation live through it.
+// Sentinels has the primary die: locks go on with the next one; those who watch are woken by it,
+// and a watch and an observation live through it.
 //
 // covers: R14
 func Sentinels(t *testing.T, scheme string) {
@@ -135,14 +146,20 @@ func Sentinels(t *testing.T, scheme string) {
 
 	free, held := storetest.Claim("survivor"), storetest.Claim("held")
 	storetest.Acquired(t, b, held)
-	wakes := []<-chan backend.Wake{watched(t.Context(), t, b, free), watched(t.Context(), t, b, storetest.Claim(held.Key))}
+	wakes := []<-chan backend.Wake{
+		watched(t.Context(), t, b, free),
+		watched(t.Context(), t, b, storetest.Claim(held.Key)),
+	}
 	observer := Observe(t, b, free.Key)
 	old, err := set.Current()
 	storetest.Want(t, "current", err, nil)
 	old.Kill()
 	set.AwaitFailover(t, old)
 	c := storetest.Claim(free.Key)
-	storetest.Eventually(t, "acquire after the failover", func() error { _, err := b.TryAcquire(t.Context(), c); return err })
+	storetest.Eventually(t, "acquire after the failover", func() error {
+		_, err := b.TryAcquire(t.Context(), c)
+		return err
+	})
 	RoundTrip(t, b, false)
 	for _, wake := range wakes { // by the new subscription, if by nothing else
 		storetest.Woken(t, wake)
@@ -212,7 +229,10 @@ func failover(t *testing.T, set *testserver.ClusterSet, all []backend.Backend) {
 	old.Kill()
 	set.AwaitFailover(t, name, old)
 	start := time.Now()
-	storetest.Eventually(t, "acquire after the failover", func() error { _, err := b.TryAcquire(t.Context(), c); return err })
+	storetest.Eventually(t, "acquire after the failover", func() error {
+		_, err := b.TryAcquire(t.Context(), c)
+		return err
+	})
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("the new primary was found after %v", took)
 	}

@@ -21,11 +21,13 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-var scriptCalls = regexp.MustCompile(`cmdstat_(?:eval|evalsha|eval_ro|evalsha_ro|fcall|fcall_ro):calls=(\d+)`)
+var scriptCalls = regexp.MustCompile(
+	`cmdstat_(?:eval|evalsha|eval_ro|evalsha_ro|fcall|fcall_ro):calls=(\d+)`)
 
 // scripts is how many scripts the server has run.
 func scripts(srv *testserver.Server) (n int) {
-	for _, found := range scriptCalls.FindAllStringSubmatch(srv.MustDo("INFO", "commandstats"), -1) {
+	for _, found := range scriptCalls.FindAllStringSubmatch(srv.MustDo("INFO", "commandstats"),
+		-1) {
 		calls, _ := strconv.Atoi(found[1])
 		n += calls
 	}
@@ -55,7 +57,9 @@ func inspect(t testing.TB, b backend.Backend, key string) backend.State {
 // counting is an observer that knows how many wait.
 type counting struct{ waits atomic.Int64 }
 
-func (o *counting) Begin(ctx context.Context, op string, _ locker.Hold) (context.Context, func(locker.Hold, error)) {
+func (o *counting) Begin(ctx context.Context, op string,
+	_ locker.Hold,
+) (context.Context, func(locker.Hold, error)) {
 	if op == locker.OpWait {
 		o.waits.Add(1)
 	}
@@ -65,12 +69,15 @@ func (o *counting) Begin(ctx context.Context, op string, _ locker.Hold) (context
 // handOffs has n goroutines of one process wait for a key that another holds, and calls look while
 // they do, and between any two hand-offs. It returns how many scripts the server ran from the
 // first hand-off until everybody has had the key.
-func handOffs(t *testing.T, srv *testserver.Server, scheme string, n int, cfg locker.Config, look func(key string)) int {
+func handOffs(t *testing.T, srv *testserver.Server, scheme string, n int, cfg locker.Config,
+	look func(key string),
+) int {
 	t.Helper()
 	key := fmt.Sprintf("%s/%d", t.Name(), n)
 	seen := &counting{}
 	cfg.Observer = seen
-	holder, l := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), locker.Config{}), Quiet(t, Closing(t, scheme+"://"+srv.Addr()), cfg)
+	holder, l := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), locker.Config{}),
+		Quiet(t, Closing(t, scheme+"://"+srv.Addr()), cfg)
 	first, err := holder.Lock(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +132,8 @@ func OneWaiterForMany(t *testing.T, scheme string) {
 				calls := handOffs(t, srv, scheme, n, cfg, func(string) {})
 				t.Logf("%d waiters: %d scripts for %d hand-offs", n, calls, n)
 				if calls > 3*n {
-					t.Errorf("%d waiters: %d scripts for %d hand-offs, want at most 3 each", n, calls, n)
+					t.Errorf("%d waiters: %d scripts for %d hand-offs, want at most 3 each", n,
+						calls, n)
 				}
 			}
 		})
@@ -142,8 +150,10 @@ func ManyWaiters(t *testing.T, scheme string, refresh float64) {
 	}
 	const fallback = 2500 * time.Millisecond
 	srv := testserver.Redis(t)
-	url := scheme + "://" + srv.Addr() + "?request_timeout=1m" // all ask at once, and the machine may be busy
-	holder, l := Quiet(t, Closing(t, url), locker.Config{}), Quiet(t, Closing(t, url), waitingUpTo(fallback))
+	// All ask at once, and the machine may be busy.
+	url := scheme + "://" + srv.Addr() + "?request_timeout=1m"
+	holder, l := Quiet(t, Closing(t, url), locker.Config{}), Quiet(t, Closing(t, url),
+		waitingUpTo(fallback))
 	key := func(i int) string { return fmt.Sprintf("key-%d", i) }
 	guards := make([]*locker.Guard[struct{}], n)
 	each(16, n, func(i int) {
@@ -167,10 +177,13 @@ func ManyWaiters(t *testing.T, scheme string, refresh float64) {
 	}
 	watcher := Closing(t, url)
 	each(16, n, func(i int) {
-		until(t, "everybody to be queued", func() bool { return len(inspect(t, watcher, key(i)).Waiters) == 1 })
+		until(t, "everybody to be queued", func() bool {
+			return len(inspect(t, watcher, key(i)).Waiters) == 1
+		})
 	})
 	heapThen, stacksThen := memory()
-	t.Logf("%d waiters: %d B of heap, %d B of stack and %.2f goroutines each", n, (heapThen-heap)/n, (stacksThen-stacks)/n,
+	t.Logf("%d waiters: %d B of heap, %d B of stack and %.2f goroutines each", n, (heapThen-heap)/n,
+		(stacksThen-stacks)/n,
 		float64(runtime.NumGoroutine()-goroutines)/float64(n))
 	if subs := strings.Count(srv.MustDo("CLIENT", "LIST", "TYPE", "pubsub"), "id="); subs != 1 {
 		t.Errorf("%d connections subscribe, want 1", subs)
@@ -178,10 +191,13 @@ func ManyWaiters(t *testing.T, scheme string, refresh float64) {
 
 	before, began := scripts(srv), time.Now()
 	time.Sleep(2 * fallback) // the measurement itself
-	asked, periods := float64(scripts(srv)-before)/float64(n), time.Since(began).Seconds()/fallback.Seconds()
+	asked, periods := float64(scripts(srv)-before)/float64(n),
+		time.Since(began).Seconds()/fallback.Seconds()
 	t.Logf("%.2f scripts per waiter in %.2f fallback intervals", asked, periods)
-	if most := refresh * (periods/0.8 + 1); asked > most { // an interval, less the jitter; and those that happen to come together
-		t.Errorf("each waiter asked %.2f times in %.2f fallback intervals, want at most %.2f to keep its place", asked, periods, most)
+	// An interval, less the jitter; and those that happen to come together.
+	if most := refresh * (periods/0.8 + 1); asked > most {
+		t.Errorf("each waiter asked %.2f times in %.2f fallback intervals, want at most %.2f to "+
+			"keep its place", asked, periods, most)
 	}
 	giveUp()
 	all.Wait()
@@ -244,7 +260,9 @@ func EveryPublishIsLost(t *testing.T, scheme string) {
 				t.Error(err)
 			}
 		})
-		until(t, "a place in the queue", func() bool { return len(inspect(t, direct, key).Waiters) == i+1 })
+		until(t, "a place in the queue", func() bool {
+			return len(inspect(t, direct, key).Waiters) == i+1
+		})
 	}
 	began := time.Now()
 	if err := first.Unlock(); err != nil {
@@ -278,7 +296,8 @@ func ReadersGiveUp(t *testing.T, scheme string) {
 	srv := testserver.Redis(t)
 	seen := &counting{}
 	holder := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), locker.Config{})
-	patient := locker.Config{Observer: seen, Wait: waiting.Config{Fallback: 20 * time.Minute}} // whose places last for an hour
+	// Whose places last for an hour.
+	patient := locker.Config{Observer: seen, Wait: waiting.Config{Fallback: 20 * time.Minute}}
 	l := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), patient)
 	g, err := holder.Lock(t.Context(), "k")
 	if err != nil {
@@ -300,10 +319,13 @@ func ReadersGiveUp(t *testing.T, scheme string) {
 	cancel()
 	all.Wait()
 	t.Logf("%d readers were back in %v", readers, time.Since(began))
-	// At once, but on a busy machine, where a look at thousands of places takes its time from the rest.
-	for limit := began.Add(5 * time.Minute); len(inspect(t, watcher, "k").Waiters) > 0; time.Sleep(100 * time.Millisecond) {
+	// At once, but on a busy machine, where a look at thousands of places takes its time from the
+	// rest.
+	for limit := began.Add(5 * time.Minute); len(inspect(t, watcher,
+		"k").Waiters) > 0; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(limit) {
-			t.Fatalf("%d places are left of readers that have gone", len(inspect(t, watcher, "k").Waiters))
+			t.Fatalf("%d places are left of readers that have gone",
+				len(inspect(t, watcher, "k").Waiters))
 		}
 	}
 	t.Logf("after %v no place was left", time.Since(began))

@@ -47,7 +47,8 @@ func checkCommand(tree fs.FS, targets map[string]bool, s snippet, line string) (
 		}
 	}
 	for _, w := range words {
-		if !strings.HasPrefix(w, "./") && !strings.HasPrefix(w, ".ci/") || strings.HasPrefix(w, "./bin/") {
+		if !strings.HasPrefix(w, "./") && !strings.HasPrefix(w, ".ci/") ||
+			strings.HasPrefix(w, "./bin/") {
 			continue
 		}
 		if _, err := fs.Stat(tree, path.Clean(strings.TrimSuffix(w, "..."))); err != nil {
@@ -61,8 +62,10 @@ func TestCommandsCanFail(t *testing.T) {
 	tree := fixture(map[string]string{
 		"Makefile":          "test: deps ## all\n\tgo test\nfmt-check:\n",
 		"cmd/holdfast/x.go": "package main",
-		"README.md":         "```sh\nmake test\nmake fmt-check # or not\n$ make tset X=1\ngo run ./cmd/holdfast demo\n./bin/holdfast\n```\n```text\nmake nothing\n```\n",
-		"docs/a.md":         "```bash\ngo test ./... -race\ngo run ./cmd/nothing\n.ci/run\n```\n",
+		"README.md": "```sh\nmake test\nmake fmt-check # or not\n$ make tset X=1\ngo run " +
+			"./cmd/holdfast demo\n./bin/holdfast\n```\n```text\nmake nothing\n```\n",
+		"docs/a.md": "```bash\ngo test ./... -race\ngo run ./cmd/nothing\n.ci/run\n```\n",
 	})
-	expect(t, checkCommands(tree), "README.md:1: make has no target tset", "docs/a.md:1: ./cmd/nothing does not", "docs/a.md:1: .ci/run does not")
+	expect(t, checkCommands(tree), "README.md:1: make has no target tset",
+		"docs/a.md:1: ./cmd/nothing does not", "docs/a.md:1: .ci/run does not")
 }

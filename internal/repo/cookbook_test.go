@@ -26,8 +26,8 @@ const (
 	recipeLines = 50 // how long a program of the cookbook may be
 )
 
-// runElsewhere are the recipes that need what the root module does not have. A program of theirs stands in a file of
-// another module, which TestGoSnippets looks for.
+// runElsewhere are the recipes that need what the root module does not have. A program of theirs
+// stands in a file of another module, which TestGoSnippets looks for.
 const runElsewhere = `
 a-flash-sale-with-an-sql-fence # a driver for a database; internal/fencing runs it
 `
@@ -71,19 +71,21 @@ func recipes(tree fs.FS) (all []recipe, faults []string) {
 		title, _, _ := strings.Cut(section, "\n")
 		r := recipe{slug(title), shown[0], shown[1]}
 		r.program.line, r.session.line = line, line
-		if formatted, err := format.Source([]byte(r.program.text)); err != nil || string(formatted) != r.program.text {
+		if formatted, err := format.Source([]byte(r.program.text)); err != nil ||
+			string(formatted) != r.program.text {
 			faults = append(faults, at+": is not as gofmt writes it")
 		}
 		if n := strings.Count(r.program.text, "\n"); n > recipeLines {
-			faults = append(faults, fmt.Sprintf("%s: has %d lines, and may have %d", at, n, recipeLines))
+			faults = append(faults, fmt.Sprintf("%s: has %d lines, and may have %d", at, n,
+				recipeLines))
 		}
 		all = append(all, r)
 	}
 	return all, faults
 }
 
-// TestCookbook builds the programs of the cookbook as they stand, in one module that requires this one,
-// and runs their sessions.
+// TestCookbook builds the programs of the cookbook as they stand, in one module that requires this
+// one, and runs their sessions.
 func TestCookbook(t *testing.T) {
 	all, faults := recipes(tree())
 	report(t, faults)
@@ -108,12 +110,14 @@ func TestCookbook(t *testing.T) {
 	}
 	dir := emptyModule(t, sources)
 	bin := filepath.Join(dir, "bin") + string(filepath.Separator)
-	inModule(t, dir, slices.Concat([]string{"build", "-o", bin}, testserver.BuildFlags(), []string{"./..."})...)
+	inModule(t, dir, slices.Concat([]string{"build", "-o", bin}, testserver.BuildFlags(),
+		[]string{"./..."})...)
 	if runtime.GOOS != "linux" {
 		return // sessions are a shell's, and one of them needs a folder
 	}
-	command := exec.CommandContext(t.Context(), "go", slices.Concat([]string{"build", "-o", bin}, testserver.BuildFlags(),
-		[]string{"./cmd/holdfast"})...)
+	command := exec.CommandContext(t.Context(), "go",
+		slices.Concat([]string{"build", "-o", bin}, testserver.BuildFlags(),
+			[]string{"./cmd/holdfast"})...)
 	command.Dir = "../.."
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -133,7 +137,8 @@ func TestCookbook(t *testing.T) {
 			case "file":
 				env = append(env, "HOLDFAST_BACKEND=file://"+t.TempDir())
 			case "redis":
-				env = append(env, "HOLDFAST_BACKEND=redis://"+srv.Addr()+"?prefix=cookbook-"+rand.Text()+":")
+				env = append(env, "HOLDFAST_BACKEND=redis://"+srv.Addr()+"?prefix=cookbook-"+
+					rand.Text()+":")
 			}
 			limit := 25 * time.Second // less than a TTL: a lock that was not given back is noticed
 			if r.test() {
@@ -144,10 +149,12 @@ func TestCookbook(t *testing.T) {
 	}
 }
 
-// play runs the commands of a session, which begin with "$ ", and compares what they print with what the page says. A
-// line ^C stands for an interrupt, which comes when everything before it was printed; a … for any text. Each command has to
-// end within the limit.
-func play(ctx context.Context, limit time.Duration, s snippet, dir string, env []string) (faults []string) {
+// play runs the commands of a session, which begin with "$ ", and compares what they print with
+// what the page says. A line ^C stands for an interrupt, which comes when everything before it was
+// printed; a … for any text. Each command has to end within the limit.
+func play(ctx context.Context, limit time.Duration, s snippet, dir string,
+	env []string,
+) (faults []string) {
 	for _, step := range strings.Split("\n"+s.text, "\n$ ")[1:] {
 		command, want, _ := strings.Cut(step, "\n")
 		ctx, cancel := context.WithTimeout(ctx, limit)
@@ -182,7 +189,8 @@ func playOne(ctx context.Context, command, want, dir string, env []string) error
 	var lines []string
 	out, printed := bufio.NewReader(r), func() string { return strings.Join(lines, "\n") }
 	for {
-		if next := strings.SplitN(want, "\n", len(lines)+2); len(lines) < len(next) && next[len(lines)] == "^C" {
+		if next := strings.SplitN(want, "\n", len(lines)+2); len(lines) < len(next) &&
+			next[len(lines)] == "^C" {
 			lines = append(lines, "^C")
 			if err := cmd.Process.Signal(os.Interrupt); err != nil {
 				return err
@@ -216,11 +224,14 @@ func TestCookbookCanFail(t *testing.T) {
 		_, faults := recipes(fixture(map[string]string{"docs/cookbook.md": page}))
 		return faults
 	}
-	expect(t, check("# Book\n\n```sh\nmake\n```\n\n## One\n\n"+program+session+"\n## Two\n\n"+program+"and\n"+session))
+	expect(t, check("# Book\n\n```sh\nmake\n```\n\n## One\n\n"+program+session+"\n## Two\n\n"+
+		program+"and\n"+session))
 	expect(t, check("# Book\n\n## One\n\n"+program+"\n## Two\n"+session+program),
 		"docs/cookbook.md:3: a recipe is", "docs/cookbook.md:11: a recipe is")
-	expect(t, check("## No recipe, as nothing is before it\n\n## One\n```go\npackage main\nfunc main() {}\n```\n"+session), "not as gofmt")
-	expect(t, check("\n## One\n```go\npackage main\n"+strings.Repeat("\n// x\n", recipeLines)+"```\n"+session), "lines, and may have")
+	expect(t, check("## No recipe, as nothing is before it\n\n## One\n```go\npackage main\nfunc "+
+		"main() {}\n```\n"+session), "not as gofmt")
+	expect(t, check("\n## One\n```go\npackage main\n"+strings.Repeat("\n// x\n", recipeLines)+
+		"```\n"+session), "lines, and may have")
 
 	if runtime.GOOS != "linux" {
 		return
@@ -236,7 +247,8 @@ func TestCookbookCanFail(t *testing.T) {
 		"$ echo a >&2\na\n":                "",
 		"$ sh -c 'trap \"echo b; exit\" INT; echo a; while :; do sleep 0.01; done'\na\n^C\nb\n": "",
 	} {
-		faults := play(t.Context(), 10*time.Second, snippet{"page", 1, "text", text}, t.TempDir(), os.Environ())
+		faults := play(t.Context(), 10*time.Second, snippet{"page", 1, "text", text}, t.TempDir(),
+			os.Environ())
 		if want == "" {
 			expect(t, faults)
 		} else {

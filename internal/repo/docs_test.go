@@ -72,7 +72,8 @@ func (d *docs) declaration(decl ast.Decl) {
 	switch decl := decl.(type) {
 	case *ast.FuncDecl:
 		receiver := receiverName(decl)
-		if decl.Doc == nil && decl.Name.IsExported() && (receiver == "" || ast.IsExported(receiver)) {
+		if decl.Doc == nil && decl.Name.IsExported() &&
+			(receiver == "" || ast.IsExported(receiver)) {
 			d.fault(decl, dotted(receiver, decl.Name.Name))
 		}
 	case *ast.GenDecl:
@@ -82,7 +83,8 @@ func (d *docs) declaration(decl ast.Decl) {
 				d.typeSpec(decl, spec)
 			case *ast.ValueSpec:
 				for _, name := range spec.Names {
-					if name.IsExported() && decl.Doc == nil && spec.Doc == nil && spec.Comment == nil {
+					if name.IsExported() && decl.Doc == nil && spec.Doc == nil &&
+						spec.Comment == nil {
 						d.fault(name, name.Name)
 					}
 				}
@@ -101,7 +103,8 @@ func (d *docs) typeSpec(decl *ast.GenDecl, spec *ast.TypeSpec) {
 	switch typ := spec.Type.(type) {
 	case *ast.StructType:
 		for _, group := range d.groups(typ.Fields.List) {
-			if first := exportedField(group); first != "" && !slices.ContainsFunc(group, commented) {
+			if first := exportedField(group); first != "" &&
+				!slices.ContainsFunc(group, commented) {
 				d.fault(group[0], dotted(spec.Name.Name, first))
 			}
 		}
@@ -219,12 +222,15 @@ var (
 		"internal/j/j.go": "package j",
 		"cmd/c/main.go":   "// Command c is good.\npackage main\nfunc Free() {}",
 	})
-	expect(t, checkDocs(tree, "a.T.C # reason\na.T.A # not needed\na.G #"), "b has no package comment", "internal/j has no package comment",
-		"a.T.M has no", "a.U has no", "a.U.Q has no", "a.W has no", "a.G gives no reason", "a.T.A is not needed")
+	expect(t, checkDocs(tree, "a.T.C # reason\na.T.A # not needed\na.G #"),
+		"b has no package comment", "internal/j has no package comment",
+		"a.T.M has no", "a.U has no", "a.U.Q has no", "a.W has no", "a.G gives no reason",
+		"a.T.A is not needed")
 }
 
-// TestLockersPage holds the page of package locker on pkg.go.dev to begin with a program, and to have no constants
-// before its functions but those of callers: names for observers stand with a type.
+// TestLockersPage holds the page of package locker on pkg.go.dev to begin with a program, and to
+// have no constants before its functions but those of callers: names for observers stand with a
+// type.
 func TestLockersPage(t *testing.T) {
 	report(t, checkLockersPage(tree()))
 }
@@ -246,12 +252,14 @@ func checkLockersPage(tree fs.FS) (faults []string) {
 		return []string{err.Error()}
 	}
 	if _, code, _ := strings.Cut(page.Doc, "\n\n"); !strings.HasPrefix(code, "\tpackage main\n") {
-		faults = append(faults, "locker: the first paragraph of the package comment is not followed by a program")
+		faults = append(faults, "locker: the first paragraph of the package comment is not "+
+			"followed by a program")
 	}
 	for _, group := range page.Consts {
 		for _, name := range group.Names {
 			if name != "DefaultTTL" && name != "MinTTL" {
-				faults = append(faults, fmt.Sprintf("locker.%s stands before Lock on pkg.go.dev; give it a type of the package", name))
+				faults = append(faults, fmt.Sprintf("locker.%s stands before Lock on pkg.go.dev; "+
+					"give it a type of the package", name))
 			}
 		}
 	}
@@ -259,10 +267,18 @@ func checkLockersPage(tree fs.FS) (faults []string) {
 }
 
 func TestLockersPageCanFail(t *testing.T) {
-	const good = "// Package locker locks.\n//\n//\tpackage main\n//\n//\tfunc main() {}\npackage locker\n\n"
-	expect(t, checkLockersPage(fixture(map[string]string{"locker/a.go": good + "type Op = string\nconst OpA Op = `a`\nconst DefaultTTL = 1\n"})))
-	expect(t, checkLockersPage(fixture(map[string]string{"locker/a.go": good + "const OpA = `a`\n", "x/x.go": "package x\nconst X = 1"})), "locker.OpA stands")
-	expect(t, checkLockersPage(fixture(map[string]string{"locker/a.go": "// Package locker locks.\n//\n// Much.\npackage locker\n"})), "not followed by")
+	const good = "// Package locker locks.\n//\n//\tpackage main\n//\n//\tfunc main() " +
+		"{}\npackage locker\n\n"
+	expect(t, checkLockersPage(
+		fixture(map[string]string{"locker/a.go": good + "type Op = string\nconst OpA Op = " +
+			"`a`\nconst DefaultTTL = 1\n"})))
+	expect(t, checkLockersPage(fixture(map[string]string{
+		"locker/a.go": good + "const OpA = `a`\n",
+		"x/x.go":      "package x\nconst X = 1",
+	})), "locker.OpA stands")
+	expect(t, checkLockersPage(
+		fixture(map[string]string{"locker/a.go": "// Package locker locks.\n//\n// " +
+			"Much.\npackage locker\n"})), "not followed by")
 }
 
 // TestPicture holds the picture of docs/ARCHITECTURE.md to have every verb of a backend and every
@@ -277,7 +293,9 @@ func checkPicture(tree fs.FS) (faults []string) {
 		return []string{"docs/ARCHITECTURE.md has no picture"}
 	}
 	lack := func(name string) {
-		if !slices.Contains(strings.FieldsFunc(pictures[0].text, func(r rune) bool { return !unicode.IsLetter(r) }), name) {
+		if !slices.Contains(strings.FieldsFunc(pictures[0].text, func(r rune) bool {
+			return !unicode.IsLetter(r)
+		}), name) {
 			faults = append(faults, fmt.Sprintf("%v: the picture lacks %s", pictures[0], name))
 		}
 	}
@@ -285,7 +303,8 @@ func checkPicture(tree fs.FS) (faults []string) {
 		ast.Inspect(s.File, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.TypeSpec:
-				if verbs, ok := n.Type.(*ast.InterfaceType); ok && s.dir() == "backend" && n.Name.Name == "Backend" {
+				if verbs, ok := n.Type.(*ast.InterfaceType); ok && s.dir() == "backend" &&
+					n.Name.Name == "Backend" {
 					for _, m := range exportedMethods(verbs) {
 						lack(m)
 					}
@@ -324,15 +343,17 @@ func registers(f *ast.FuncDecl) (found bool) {
 
 func TestPictureCanFail(t *testing.T) {
 	files := map[string]string{
-		"backend/backend.go": "package backend\ntype Backend interface {\n\tTryAcquire()\n\tRenew()\n\tmustEmbedBase()\n}\ntype Other interface { Free() }\n",
-		"some/x.go":          "package somebackend\nfunc init() { backend.Register(\"x\", nil) }\n",
-		"other/x.go":         "package other\nfunc init() { free() }\n",
-		"other/x_test.go":    "package other\nfunc init() { backend.Register(\"y\", nil) }\n",
+		"backend/backend.go": "package backend\ntype Backend interface " +
+			"{\n\tTryAcquire()\n\tRenew()\n\tmustEmbedBase()\n}\ntype Other interface { Free() }\n",
+		"some/x.go":       "package somebackend\nfunc init() { backend.Register(\"x\", nil) }\n",
+		"other/x.go":      "package other\nfunc init() { free() }\n",
+		"other/x_test.go": "package other\nfunc init() { backend.Register(\"y\", nil) }\n",
 	}
 	files["docs/ARCHITECTURE.md"] = "```text\nTryAcquire Renew somebackend\n```\n"
 	expect(t, checkPicture(fixture(files)))
 	files["docs/ARCHITECTURE.md"] = "x\n```text\nTryAcquire Renewal\n```\n"
-	expect(t, checkPicture(fixture(files)), "docs/ARCHITECTURE.md:2: the picture lacks Renew", "lacks somebackend")
+	expect(t, checkPicture(fixture(files)), "docs/ARCHITECTURE.md:2: the picture lacks Renew",
+		"lacks somebackend")
 	files["docs/ARCHITECTURE.md"] = "x\n"
 	expect(t, checkPicture(fixture(files)), "has no picture")
 }

@@ -40,15 +40,16 @@ deadline.go
 heap.go suspend_linux.go suspend_other.go site.go options.go config.go class.go errors.go doc.go
 `
 
-// TestLockerCallsDownwards counts the pairs of a function and another, of a file above its own, that
-// it calls or takes as a value. Interfaces and function values that lower files declare are how the
-// lower ones reach what is above: lease.sharer, hold.onEnd.
+// TestLockerCallsDownwards counts the pairs of a function and another, of a file above its own,
+// that it calls or takes as a value. Interfaces and function values that lower files declare are
+// how the lower ones reach what is above: lease.sharer, hold.onEnd.
 func TestLockerCallsDownwards(t *testing.T) {
 	dir := filepath.Join("..", "..", "locker")
 	up, all, faults := arrows(t, dir, "./locker", lockerFiles)
 	report(t, faults)
 	if len(up) > 0 {
-		t.Errorf("%d of %d calls between files of locker go back up; move the function, or let the lower file say what it needs:\n%s",
+		t.Errorf("%d of %d calls between files of locker go back up; move the function, or let "+
+			"the lower file say what it needs:\n%s",
 			len(up), all, strings.Join(up, "\n"))
 	}
 
@@ -72,7 +73,8 @@ func arrows(t *testing.T, dir, pkg, order string) (up []string, all int, faults 
 			row[name] = i
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Export,GoFiles", pkg)
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps",
+		"-json=ImportPath,Export,GoFiles", pkg)
 	cmd.Dir = "../.."
 	out, err := cmd.Output()
 	if err != nil {
@@ -82,7 +84,8 @@ func arrows(t *testing.T, dir, pkg, order string) (up []string, all int, faults 
 		ImportPath, Export string
 		GoFiles            []string
 	}{}
-	for d := json.NewDecoder(strings.NewReader(string(out))); d.More(); exports[last.ImportPath] = last.Export {
+	for d := json.NewDecoder(
+		strings.NewReader(string(out))); d.More(); exports[last.ImportPath] = last.Export {
 		if err := d.Decode(&last); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +103,10 @@ func arrows(t *testing.T, dir, pkg, order string) (up []string, all int, faults 
 		files = append(files, f)
 	}
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
-	config := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
+	config := types.Config{Importer: importer.ForCompiler(fset, "gc",
+		func(path string) (io.ReadCloser, error) {
+			return os.Open(exports[path])
+		})}
 	checked, err := config.Check(last.ImportPath, fset, files, info)
 	if err != nil {
 		t.Fatal(err)

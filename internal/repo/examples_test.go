@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestExamples holds every package that others can import to having an example, which pkg.go.dev shows.
+// TestExamples holds every package that others can import to having an example, which pkg.go.dev
+// shows.
 func TestExamples(t *testing.T) {
 	report(t, checkExamples(tree()))
 }
@@ -41,7 +42,8 @@ func TestExamplesCanFail(t *testing.T) {
 	tree := fixture(map[string]string{
 		"good/a.go": "package good", "good/a_test.go": "package good_test\nfunc ExampleX() {}",
 		"bad/a.go": "package bad", "bad/a_test.go": "package bad\nfunc TestX() {}",
-		"internal/i/i.go": "package i", "cmd/c/main.go": "package main", "cmd/c/internal/d/d.go": "package d",
+		"internal/i/i.go": "package i", "cmd/c/main.go": "package main",
+		"cmd/c/internal/d/d.go": "package d",
 	})
 	expect(t, checkExamples(tree), "bad has no Example")
 }

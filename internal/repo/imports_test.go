@@ -9,9 +9,10 @@ import (
 )
 
 // importRules says what the files of each package, tests aside, may import beside the standard
-// library. Names without a dot in their first element are packages of this repository; "x/..." is x and
-// all below it; "*" is anything. A package that is not here has no place in the tree yet: add it
-// together with the reason of its imports.
+// library. Names without a dot in their first element are packages of this repository; "x/..." is x
+// and all below it; "*" is anything; a line that begins with a space goes on with the one before. A
+// package that is not here has no place in the tree yet: add it together with the reason of its
+// imports.
 const importRules = `
 backend:                 # the contract; whoever writes a backend gets no dependency from us
 backend/membackend:      backend backend/record waiting
@@ -23,48 +24,63 @@ backend/backendtest:     backend locker waiting internal/history internal/linear
 waiting:                 github.com/cenkalti/backoff/v4 internal/jitter  # knows nothing of locks
 
 # Backends know their own client and the contract; never locker, never each other.
-internal/redis/script:     backend
-internal/redis:     backend waiting internal/redis/script  # what both Redis backends share, and no client
-redisbackend:            backend internal/redis/script internal/redis github.com/redis/go-redis/v9/...
-rueidisbackend:          backend waiting internal/redis/script internal/redis github.com/redis/rueidis/...
-etcdbackend:             backend waiting go.etcd.io/etcd/... google.golang.org/grpc/... go.uber.org/zap
+internal/redis/script:   backend
+internal/redis:          backend waiting internal/redis/script  # what both share, and no client
+redisbackend:            backend internal/redis/script internal/redis
+                         github.com/redis/go-redis/v9/...
+rueidisbackend:          backend waiting internal/redis/script internal/redis
+                         github.com/redis/rueidis/...
+etcdbackend:             backend waiting go.etcd.io/etcd/... google.golang.org/grpc/...
+                         go.uber.org/zap
 backend/pgbackend:       backend backend/record waiting github.com/jackc/pgx/v5/...
 redlock:                 backend waiting internal/jitter  # never a concrete backend
 
 # What applications import: no store's client and no telemetry comes with it.
 locker:                  backend waiting internal/jitter
-locker/fence:            locker backend  # the stores come by the caller; database/sql and net/http are the library's own
+# The stores come by the caller; database/sql and net/http are the library's own.
+locker/fence:            locker backend
 locker/config:           locker backend waiting go.yaml.in/yaml/v3
 tracing:                 locker backend internal/blame go.opentelemetry.io/otel/...
-tracing/contention:      locker backend internal/blame github.com/google/pprof/profile  # for programs without telemetry too
+# For programs without telemetry too.
+tracing/contention:      locker backend internal/blame github.com/google/pprof/profile
 
 internal/blame:          backend
 internal/jitter:         # jitter, which the simulation makes its own; in waiting it would be public
 internal/jitter/virtual: # the jitter of simulations
 internal/history:
-internal/simstore:       backend backend/record waiting  # nodes of simulations, by clocks of their own
-internal/redistest:      backend waiting backend/backendtest locker internal/history internal/redis/script internal/redis internal/storetest internal/testserver
-internal/storetest:      backend  # what the tests of all stores share; testserver knows no contract, redistest is of Redis
-internal/testserver:     # starts servers and knows no client of theirs; std alone, as a benchmark uses it, too
+internal/simstore:       backend backend/record waiting  # simulated nodes, by clocks of their own
+internal/redistest:      backend waiting backend/backendtest locker internal/history
+                         internal/redis/script internal/redis internal/storetest
+                         internal/testserver
+# What the tests of all stores share; testserver knows no contract, redistest is of Redis.
+internal/storetest:      backend
+# Starts servers and knows no client of theirs; std alone, as a benchmark uses it, too.
+internal/testserver:
 internal/simulation:     backend waiting locker redlock internal/history internal/simstore
-internal/counting:       backend internal/simstore  # a store for simulations, which counts as etcd does
-internal/linear:         github.com/anishathalye/porcupine internal/history  # the second judge of histories
-internal/smallredis:     github.com/yuin/gopher-lua/...  # a Redis for simulations, which runs the Lua that ships
+# A store for simulations, which counts as etcd does.
+internal/counting:       backend internal/simstore
+# The second judge of histories.
+internal/linear:         github.com/anishathalye/porcupine internal/history
+# A Redis for simulations, which runs the Lua that ships.
+internal/smallredis:     github.com/yuin/gopher-lua/...
 internal/redissim:       # tests, and no code
 internal/mutants:        # breaks other packages by their text alone
 internal/repo:
 internal/repo/failuremodes:
 internal/repo/licenses:
-internal/repo/path:      backend backend/membackend locker redisbackend rueidisbackend  # what it measures
+# What it measures.
+internal/repo/path:      backend backend/membackend locker redisbackend rueidisbackend
 internal/repo/skips:
 internal/repo/stress:
 
 # The tour alone, which is built in seconds: cmd/demo has a test of all that it links.
 cmd/demo:                backend cmd/internal/demo github.com/spf13/pflag
-cmd/internal/demo:       backend backend/membackend backend/filebackend locker tracing/contention internal/blame cmd/internal/terminal github.com/spf13/pflag
+cmd/internal/demo:       backend backend/membackend backend/filebackend locker tracing/contention
+                         internal/blame cmd/internal/terminal github.com/spf13/pflag
 cmd/internal/terminal:   golang.org/x/term golang.org/x/text/width
 
-# Tests of everything together, and no code: here, as the module of the command needs every store, and is needed by none.
+# Tests of everything together, and no code: here, as the module of the command needs every store,
+# and is needed by none.
 cmd/internal/chaos:
 cmd/internal/jaegertest:
 
@@ -79,7 +95,12 @@ func TestImports(t *testing.T) {
 }
 
 // testOnly are packages that no shipped code may import, the command's demonstrations apart.
-var testOnly = []string{"backend/backendtest", "backend/record/recordtest", "internal/history", "internal/testserver", "internal/simulation", "internal/simstore", "internal/smallredis", "internal/counting", "internal/jitter/virtual", "internal/linear", "internal/redistest", "internal/storetest"}
+var testOnly = []string{
+	"backend/backendtest", "backend/record/recordtest", "internal/history",
+	"internal/testserver", "internal/simulation", "internal/simstore", "internal/smallredis",
+	"internal/counting", "internal/jitter/virtual", "internal/linear", "internal/redistest",
+	"internal/storetest",
+}
 
 func checkImports(tree fs.FS, rules string) (faults []string) {
 	allowed := parseRules(rules)
@@ -89,7 +110,8 @@ func checkImports(tree fs.FS, rules string) (faults []string) {
 	}
 	for pkg := range allowed {
 		if !strings.HasSuffix(pkg, "/...") && !there[pkg] {
-			faults = append(faults, fmt.Sprintf("importRules has a row for %s, which is no package", pkg))
+			faults = append(faults, fmt.Sprintf("importRules has a row for %s, which is no package",
+				pkg))
 		}
 	}
 	for _, s := range sources(tree) {
@@ -101,15 +123,19 @@ func checkImports(tree fs.FS, rules string) (faults []string) {
 			may, known = wildcard(allowed, s.dir())
 		}
 		if !known {
-			faults = append(faults, fmt.Sprintf("%s: package %s is not in importRules", s.name, s.dir()))
+			faults = append(faults, fmt.Sprintf("%s: package %s is not in importRules", s.name,
+				s.dir()))
 			continue
 		}
 		for _, imp := range s.imports() {
 			local := strings.TrimPrefix(imp, module+"/")
-			if standard(imp) || slices.ContainsFunc(may, func(pattern string) bool { return matches(pattern, local) }) {
+			if standard(imp) || slices.ContainsFunc(may, func(pattern string) bool {
+				return matches(pattern, local)
+			}) {
 				continue
 			}
-			faults = append(faults, fmt.Sprintf("%s imports %s, which %s may not", s.name, imp, s.dir()))
+			faults = append(faults, fmt.Sprintf("%s imports %s, which %s may not", s.name, imp,
+				s.dir()))
 		}
 	}
 	return faults
@@ -117,7 +143,7 @@ func checkImports(tree fs.FS, rules string) (faults []string) {
 
 func parseRules(rules string) map[string][]string {
 	allowed := map[string][]string{}
-	for line := range strings.Lines(rules) {
+	for line := range strings.Lines(strings.ReplaceAll(rules, "\n ", " ")) {
 		line, _, _ = strings.Cut(line, "#")
 		if pkg, may, ok := strings.Cut(line, ":"); ok {
 			allowed[strings.TrimSpace(pkg)] = strings.Fields(may)
@@ -160,7 +186,8 @@ func checkTestOnly(tree fs.FS) (faults []string) {
 		}
 		for _, imp := range s.imports() {
 			if slices.Contains(testOnly, strings.TrimPrefix(imp, module+"/")) || imp == "testing" {
-				faults = append(faults, fmt.Sprintf("%s imports %s, which is for tests", s.name, imp))
+				faults = append(faults, fmt.Sprintf("%s imports %s, which is for tests", s.name,
+					imp))
 			}
 		}
 	}
@@ -180,7 +207,8 @@ func TestImportsCanFail(t *testing.T) {
 		"mod/free.go":   "package free\nimport \"x.org/anything\"",
 		"b/testdata.go": "package b",
 	})
-	expect(t, checkImports(tree, rules), "b/b.go imports "+module+"/a", "b/b2.go imports x.org/y", "package d is not in importRules",
+	expect(t, checkImports(tree, rules), "b/b.go imports "+module+"/a", "b/b2.go imports x.org/y",
+		"package d is not in importRules",
 		"a row for gone")
 
 	tree = fixture(map[string]string{
@@ -189,5 +217,6 @@ func TestImportsCanFail(t *testing.T) {
 		"locker/a_test.go": "package locker\nimport _ \"" + module + "/backend/backendtest\"",
 		"cmd/x/x.go":       "package main\nimport _ \"" + module + "/internal/testserver\"",
 	})
-	expect(t, checkTestOnly(tree), "locker/a.go imports "+module+"/backend/backendtest", "locker/b.go imports testing")
+	expect(t, checkTestOnly(tree), "locker/a.go imports "+module+"/backend/backendtest",
+		"locker/b.go imports testing")
 }

@@ -28,7 +28,8 @@ func checkGoleak(tree fs.FS, allow string) (faults []string) {
 		if _, seen := looks[s.dir()]; !seen {
 			dirs = append(dirs, s.dir())
 		}
-		looks[s.dir()] = looks[s.dir()] || strings.Contains(read(tree, s.name), "goleak.VerifyTestMain(")
+		looks[s.dir()] = looks[s.dir()] ||
+			strings.Contains(read(tree, s.name), "goleak.VerifyTestMain(")
 	}
 	for _, dir := range dirs {
 		if !looks[dir] && !exceptions.allows(dir) {
@@ -46,5 +47,6 @@ func TestGoleakCanFail(t *testing.T) {
 		"pure/a_test.go": "package p",
 		"none/a.go":      "package p",
 	})
-	expect(t, checkGoleak(tree, "pure # a pure function\ngone # once"), "bad: no TestMain", "gone is not needed")
+	expect(t, checkGoleak(tree, "pure # a pure function\ngone # once"), "bad: no TestMain",
+		"gone is not needed")
 }

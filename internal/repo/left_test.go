@@ -41,7 +41,8 @@ func checkLeft(tree fs.FS) (faults []string) {
 	}
 	for _, file := range files(tree) {
 		text := read(tree, file)
-		if path.Ext(file) != ".go" || !strings.Contains(text, "testserver.OnlyInAll(t") || strings.HasPrefix(file, "internal/repo/") {
+		if path.Ext(file) != ".go" || !strings.Contains(text, "testserver.OnlyInAll(t") ||
+			strings.HasPrefix(file, "internal/repo/") {
 			continue
 		}
 		name := packageForm.FindStringSubmatch(text)[1]
@@ -56,7 +57,8 @@ func checkLeft(tree fs.FS) (faults []string) {
 			all := funcForm.FindAllStringSubmatch(text[:len(text)-len(rest)+len(before)], -1)
 			what := name + "." + all[len(all)-1][1]
 			if _, ok := listed[what]; !ok {
-				faults = append(faults, fmt.Sprintf("CONTRIBUTING.md does not say what make test has of %s, which it leaves out", what))
+				faults = append(faults, fmt.Sprintf("CONTRIBUTING.md does not say what make test "+
+					"has of %s, which it leaves out", what))
 			}
 			listed[what] = false // seen
 			rest = after
@@ -64,7 +66,8 @@ func checkLeft(tree fs.FS) (faults []string) {
 	}
 	for _, what := range slices.Sorted(maps.Keys(listed)) {
 		if listed[what] {
-			faults = append(faults, fmt.Sprintf("CONTRIBUTING.md says that make test leaves out %s, and it does not", what))
+			faults = append(faults, fmt.Sprintf("CONTRIBUTING.md says that make test leaves out "+
+				"%s, and it does not", what))
 		}
 	}
 	return faults
@@ -72,9 +75,15 @@ func checkLeft(tree fs.FS) (faults []string) {
 
 func TestLeftTestsAreListedCanFail(t *testing.T) {
 	tree := fixture(map[string]string{
-		"a/x_test.go":     "package a_test\n\nfunc TestOne(t *testing.T) {\n\ttestserver.OnlyInAll(t, \"one\")\n}\n\nfunc TestTwo(t *testing.T) {\n\ttestserver.OnlyInAll(t, \"two\")\n}\n",
-		"cmd/b/y_test.go": "package main\n\nfunc TestThree(t *testing.T) {\n\ttestserver.OnlyInAll(t, \"three\")\n}\n",
-		"CONTRIBUTING.md": leftHead + "| `a.TestOne`, `a.TestGone` | `a.TestFour` |\n| `b.TestThree` | |\n\n| `a.TestTwo` | x |\n",
+		"a/x_test.go": "package a_test\n\nfunc TestOne(t *testing.T) " +
+			"{\n\ttestserver.OnlyInAll(t, \"one\")\n}\n\nfunc TestTwo(t *testing.T) " +
+			"{\n\ttestserver.OnlyInAll(t, \"two\")\n}\n",
+		"cmd/b/y_test.go": "package main\n\nfunc TestThree(t *testing.T) " +
+			"{\n\ttestserver.OnlyInAll(t, \"three\")\n}\n",
+		"CONTRIBUTING.md": leftHead +
+			"| `a.TestOne`, `a.TestGone` | `a.TestFour` |\n| `b.TestThree` | |\n\n| " +
+			"`a.TestTwo` | x |\n",
 	})
-	expect(t, checkLeft(tree), "has not two cells", "what make test has of a.TestTwo", "what make test has of b.TestThree", "leaves out a.TestGone, and it does not")
+	expect(t, checkLeft(tree), "has not two cells", "what make test has of a.TestTwo",
+		"what make test has of b.TestThree", "leaves out a.TestGone, and it does not")
 }

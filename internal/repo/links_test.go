@@ -34,7 +34,8 @@ func checkLinks(tree fs.FS) (faults []string) {
 				continue
 			}
 			if why := follow(tree, page, m[1]); why != "" {
-				if f := fmt.Sprintf("%s links to %s: %s", page, m[1], why); !slices.Contains(faults, f) {
+				if f := fmt.Sprintf("%s links to %s: %s", page, m[1], why); !slices.Contains(faults,
+					f) {
 					faults = append(faults, f)
 				}
 			}
@@ -81,12 +82,15 @@ func slug(heading string) string {
 
 func TestLinksCanFail(t *testing.T) {
 	tree := fixture(map[string]string{
-		"README.md":   "# Top\n[a](docs/a.md) [b](docs/b.md) [t](#top) [n](#nope) [w](https://example.org/x) `[c](code.md)`",
-		"docs/a.md":   "## What `it` is, now\n[up](../README.md) [x](../x.go#L3) [h](a.md#what-it-is-now) [g](../README.md#gone) [out](../../etc) [abs](/etc/passwd)",
+		"README.md": "# Top\n[a](docs/a.md) [b](docs/b.md) [t](#top) [n](#nope) " +
+			"[w](https://example.org/x) `[c](code.md)`",
+		"docs/a.md": "## What `it` is, now\n[up](../README.md) [x](../x.go#L3) " +
+			"[h](a.md#what-it-is-now) [g](../README.md#gone) [out](../../etc) [abs](/etc/passwd)",
 		"x.go":        "package x",
 		"docs/c.md":   "```\n[d](d.md)\n```\n[dir](../docs)",
 		"docs/not.go": "[z](z.md)",
 	})
-	expect(t, checkLinks(tree), "docs/b.md: does not exist", "#nope: there is no", "README.md#gone: there is no",
+	expect(t, checkLinks(tree), "docs/b.md: does not exist", "#nope: there is no",
+		"README.md#gone: there is no",
 		"../../etc: not a path", "/etc/passwd: not a path")
 }

@@ -18,8 +18,9 @@ func TestLintConfig(t *testing.T) {
 
 var (
 	// lintMethod is a method as errcheck's list has it: (*module/locker.keeper).finish.
-	lintMethod = regexp.MustCompile(`\(\*?` + regexp.QuoteMeta(module) + `/([\w/]+)\.(\w+)\)\.(\w+)`)
-	lintPath   = regexp.MustCompile(`\b(?:internal|locker|backend|redlock|tracing|waiting)/[\w/]+`)
+	lintMethod = regexp.MustCompile(`\(\*?` + regexp.QuoteMeta(module) +
+		`/([\w/]+)\.(\w+)\)\.(\w+)`)
+	lintPath = regexp.MustCompile(`\b(?:internal|locker|backend|redlock|tracing|waiting)/[\w/]+`)
 )
 
 func checkLintConfig(tree fs.FS) (faults []string) {
@@ -31,7 +32,9 @@ func checkLintConfig(tree fs.FS) (faults []string) {
 	}
 	all := files(tree)
 	for _, path := range lintPath.FindAllString(text, -1) {
-		if !slices.ContainsFunc(all, func(name string) bool { return strings.HasPrefix(name, path) }) {
+		if !slices.ContainsFunc(all, func(name string) bool {
+			return strings.HasPrefix(name, path)
+		}) {
 			faults = append(faults, fmt.Sprintf(".golangci.yml: there is nothing at %s", path))
 		}
 	}
@@ -41,7 +44,8 @@ func checkLintConfig(tree fs.FS) (faults []string) {
 func hasMethod(tree fs.FS, dir, receiver, name string) bool {
 	for _, s := range sources(tree) {
 		for _, decl := range s.Decls {
-			if f, ok := decl.(*ast.FuncDecl); ok && s.dir() == dir && receiverName(f) == receiver && f.Name.Name == name {
+			if f, ok := decl.(*ast.FuncDecl); ok && s.dir() == dir && receiverName(f) == receiver &&
+				f.Name.Name == name {
 				return true
 			}
 		}
@@ -52,7 +56,8 @@ func hasMethod(tree fs.FS, dir, receiver, name string) bool {
 func TestLintConfigCanFail(t *testing.T) {
 	tree := fixture(map[string]string{
 		"locker/a.go": "package locker\nfunc (k *keeper) finish() {}",
-		".golangci.yml": "- (*" + module + "/locker.keeper).finish\n- (*" + module + "/locker.keeper).end\n" +
+		".golangci.yml": "- (*" + module + "/locker.keeper).finish\n- (*" + module +
+			"/locker.keeper).end\n" +
 			"- bodyclose # of locker/fence\n- path: locker/a\\.go\n",
 	})
 	expect(t, checkLintConfig(tree), "keeper).end", "nothing at locker/fence")

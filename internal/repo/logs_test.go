@@ -10,10 +10,13 @@ import (
 	"testing"
 )
 
-// logKeys are the attributes of log lines. A time in one is a number of seconds, and its name says so: as a
-// time.Duration it would be 1.5s in one line and 300ms in the next, and nanoseconds in JSON.
-var logKeys = strings.Split("blockers,cause,class,error,held_seconds,key,lease_seconds,locked at,panic,releases,result,stack,store,token,variables,"+
-	"waited_seconds,waits", ",")
+// logKeys are the attributes of log lines. A time in one is a number of seconds, and its name says
+// so: as a time.Duration it would be 1.5s in one line and 300ms in the next, and nanoseconds in
+// JSON.
+var logKeys = strings.Split(
+	"blockers,cause,class,error,held_seconds,key,lease_seconds,locked "+
+		"at,panic,releases,result,stack,store,token,variables,"+
+		"waited_seconds,waits", ",")
 
 // TestLogs holds log lines to one unit of time.
 func TestLogs(t *testing.T) { report(t, checkLogs(tree(), logKeys)) }
@@ -33,12 +36,16 @@ func checkLogs(tree fs.FS, keys []string) (faults []string) {
 					}
 					key, _ := strconv.Unquote(lit.Value)
 					used[key] = true
-					seconds := anywhere(all[i+1], func(n ast.Node) bool { return calls(n, "Seconds") })
+					seconds := anywhere(all[i+1], func(n ast.Node) bool {
+						return calls(n, "Seconds")
+					})
 					switch {
 					case !slices.Contains(keys, key):
-						faults = append(faults, fmt.Sprintf("%s: %q is not in logKeys", s.pos(lit), key))
+						faults = append(faults, fmt.Sprintf("%s: %q is not in logKeys", s.pos(lit),
+							key))
 					case seconds != strings.HasSuffix(key, "_seconds"):
-						faults = append(faults, fmt.Sprintf("%s: %q is no number of seconds, or its name does not say so", s.pos(lit), key))
+						faults = append(faults, fmt.Sprintf("%s: %q is no number of seconds, or "+
+							"its name does not say so", s.pos(lit), key))
 					}
 				}
 				return true
@@ -53,7 +60,8 @@ func checkLogs(tree fs.FS, keys []string) (faults []string) {
 	return faults
 }
 
-// attributes are the keys and values that n adds to a log line: of the call, of a list of any, or of an append to one.
+// attributes are the keys and values that n adds to a log line: of the call, of a list of any, or
+// of an append to one.
 func attributes(n ast.Node) []ast.Expr {
 	switch n := n.(type) {
 	case *ast.CompositeLit:
@@ -74,8 +82,10 @@ func attributes(n ast.Node) []ast.Expr {
 }
 
 func isLog(n ast.Node) bool {
-	return calls(n, "Debug", "DebugContext", "Info", "InfoContext", "Warn", "WarnContext", "Error", "ErrorContext") &&
-		slices.ContainsFunc(n.(*ast.CallExpr).Args, isMessage) //nolint:forcetypeassert // as in calls
+	return calls(n, "Debug", "DebugContext", "Info", "InfoContext", "Warn", "WarnContext", "Error",
+		"ErrorContext") &&
+		//nolint:forcetypeassert // as in calls
+		slices.ContainsFunc(n.(*ast.CallExpr).Args, isMessage)
 }
 
 // isMessage reports whether e is what a line of ours says, of which each begins so.
@@ -118,5 +128,6 @@ func bad() {
 func other() { args := []any{"nothing", took} }`,
 	})
 	expect(t, checkLogs(tree, []string{"key", "held_seconds", "waited_seconds", "gone"}),
-		`a.go:4:16: "waited_seconds" is no number`, `a.go:5:22: "key" is no number`, `"strange" is not in`, "gone is not needed")
+		`a.go:4:16: "waited_seconds" is no number`, `a.go:5:22: "key" is no number`,
+		`"strange" is not in`, "gone is not needed")
 }

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestLoopsLook holds what is shown to users to what they are told: whoever works in a loop under a lock looks
-// in each turn whether it is still held, as nothing else ends a loop when the lock is lost.
+// TestLoopsLook holds what is shown to users to what they are told: whoever works in a loop under a
+// lock looks in each turn whether it is still held, as nothing else ends a loop when the lock is
+// lost.
 func TestLoopsLook(t *testing.T) {
 	shown, faults := checkLoops(tree())
 	report(t, faults)
@@ -25,7 +26,8 @@ func checkLoops(tree fs.FS) (shown int, faults []string) {
 	check := func(where string, fset *token.FileSet, f *ast.File, of func(ast.Decl) bool) {
 		for _, loop := range lockedLoops(f, of) {
 			if shown++; !loop.looks {
-				faults = append(faults, fmt.Sprintf("%s: line %d: a loop under a lock that does not look whether it is lost", where, fset.Position(loop.at).Line))
+				faults = append(faults, fmt.Sprintf("%s: line %d: a loop under a lock that does "+
+					"not look whether it is lost", where, fset.Position(loop.at).Line))
 			}
 		}
 	}
@@ -58,8 +60,8 @@ type lockedLoop struct {
 	looks bool
 }
 
-// lockedLoops are the loops of the functions that are run under a lock, and those behind a Lock and ahead of
-// the Unlock of its guard.
+// lockedLoops are the loops of the functions that are run under a lock, and those behind a Lock and
+// ahead of the Unlock of its guard.
 func lockedLoops(f *ast.File, of func(ast.Decl) bool) (all []lockedLoop) {
 	run := map[string]bool{} // functions that are given to those of locking by name
 	inLoops := func(body ast.Node, from, to token.Pos, held map[string]bool) {
@@ -115,7 +117,8 @@ func lockedLoops(f *ast.File, of func(ast.Decl) bool) (all []lockedLoop) {
 		})
 	}
 	for _, d := range f.Decls {
-		if fn, is := d.(*ast.FuncDecl); is && fn.Body != nil && fn.Recv == nil && run[fn.Name.Name] {
+		if fn, is := d.(*ast.FuncDecl); is && fn.Body != nil && fn.Recv == nil &&
+			run[fn.Name.Name] {
 			under(fn.Type, fn.Body)
 		}
 	}
@@ -135,7 +138,8 @@ func selected(n ast.Node) string {
 // locked is the guard that a statement gets by a Lock or TryLock.
 func locked(stmt ast.Stmt) (guard string, at token.Pos) {
 	assign, is := stmt.(*ast.AssignStmt)
-	if !is || len(assign.Lhs) != 2 || len(assign.Rhs) != 1 || !slices.Contains([]string{"Lock", "TryLock"}, selected(assign.Rhs[0])) {
+	if !is || len(assign.Lhs) != 2 || len(assign.Rhs) != 1 ||
+		!slices.Contains([]string{"Lock", "TryLock"}, selected(assign.Rhs[0])) {
 		return "", 0
 	}
 	if name, is := assign.Lhs[0].(*ast.Ident); is && name.Name != "_" {
@@ -151,7 +155,8 @@ func unlocked(block *ast.BlockStmt, guard string, from token.Pos) (at token.Pos)
 		if _, deferred := n.(*ast.DeferStmt); deferred {
 			return false
 		}
-		if name := selected(n); (name == "Unlock" || name == "Forgo") && n.Pos() > from && mentions(n, map[string]bool{guard: true}) {
+		if name := selected(n); (name == "Unlock" || name == "Forgo") && n.Pos() > from &&
+			mentions(n, map[string]bool{guard: true}) {
 			at = min(at, n.Pos())
 		}
 		return true
@@ -162,7 +167,8 @@ func unlocked(block *ast.BlockStmt, guard string, from token.Pos) (at token.Pos)
 // contextsOf adds the variables that are made of what a block holds.
 func contextsOf(block *ast.BlockStmt, held map[string]bool) {
 	ast.Inspect(block, func(n ast.Node) bool {
-		if assign, is := n.(*ast.AssignStmt); is && len(assign.Rhs) == 1 && selected(assign.Rhs[0]) != "" && mentions(assign.Rhs[0], held) {
+		if assign, is := n.(*ast.AssignStmt); is && len(assign.Rhs) == 1 &&
+			selected(assign.Rhs[0]) != "" && mentions(assign.Rhs[0], held) {
 			if name, is := assign.Lhs[0].(*ast.Ident); is && name.Name != "_" {
 				held[name.Name] = true
 			}
@@ -183,15 +189,23 @@ func mentions(n ast.Node, names map[string]bool) (yes bool) {
 func TestLoopsLookCanFail(t *testing.T) {
 	const head = "package main\n\nfunc main() {\n"
 	shown, faults := checkLoops(fixture(map[string]string{
-		"README.md": "```go\n" + head + "g, err := l.Lock(ctx, `k`)\nfor range 3 {\nwork()\n}\n_ = g.Unlock()\nfor range 3 {\nwork()\n}\n}\n```\n" +
-			"```go\n" + head + "g, err := l.Lock(ctx, `k`)\ndefer g.Unlock()\nctx := g.Context()\nfor ctx.Err() == nil {\nwork()\n}\n}\n```\n",
-		"docs/a.md": "```go\nlocker.Do(ctx, l, `k`, func(_ context.Context, v T) error {\nfor {\nwork()\n}\n})\n```\n" +
-			"```go\n" + head + "locker.Once(ctx, l, `k`, d, job)\n}\n\nfunc job(ctx context.Context, v T) error {\nfor range 3 {\nwork(v)\n}\nreturn ctx.Err()\n}\n```\n" +
-			"```go\nfor {\nlocker.Do(ctx, l, `k`, func(ctx context.Context, v T) error {\nfor {\nwork(ctx)\n}\n})\n}\n```\n",
-		"a/a_test.go": "package a\n\nfunc ExampleA() {\ng, err := l.TryLock(ctx, `k`)\nfor range 3 {\n}\n}\n\nfunc TestA() {\ng, err := l.Lock(ctx, `k`)\nfor range 3 {\n}\n}\n",
+		"README.md": "```go\n" + head +
+			"g, err := l.Lock(ctx, `k`)\nfor range 3 {\nwork()\n}\n_ = g.Unlock()\nfor range 3 " +
+			"{\nwork()\n}\n}\n```\n" +
+			"```go\n" + head + "g, err := l.Lock(ctx, `k`)\ndefer g.Unlock()\nctx := " +
+			"g.Context()\nfor ctx.Err() == nil {\nwork()\n}\n}\n```\n",
+		"docs/a.md": "```go\nlocker.Do(ctx, l, `k`, func(_ context.Context, v T) error {\nfor " +
+			"{\nwork()\n}\n})\n```\n" +
+			"```go\n" + head + "locker.Once(ctx, l, `k`, d, job)\n}\n\nfunc job(ctx " +
+			"context.Context, v T) error {\nfor range 3 {\nwork(v)\n}\nreturn ctx.Err()\n}\n```\n" +
+			"```go\nfor {\nlocker.Do(ctx, l, `k`, func(ctx context.Context, v T) error {\nfor " +
+			"{\nwork(ctx)\n}\n})\n}\n```\n",
+		"a/a_test.go": "package a\n\nfunc ExampleA() {\ng, err := l.TryLock(ctx, `k`)\nfor range " +
+			"3 {\n}\n}\n\nfunc TestA() {\ng, err := l.Lock(ctx, `k`)\nfor range 3 {\n}\n}\n",
 	}))
 	if shown != 6 {
 		t.Errorf("%d loops are under a lock", shown)
 	}
-	expect(t, faults, "README.md:1: line 5", "docs/a.md:1: ", "docs/a.md:8: line 8", "a/a_test.go: line 5")
+	expect(t, faults, "README.md:1: line 5", "docs/a.md:1: ", "docs/a.md:8: line 8",
+		"a/a_test.go: line 5")
 }

@@ -11,7 +11,8 @@ import (
 )
 
 // counted is how a page says how many methods a backend has, and how many of them Base answers.
-var counted = regexp.MustCompile("`backend\\.Backend`\\s+has\\s+(\\d+)\\s+methods,\\s+of\\s+which\\s+`backend\\.Base`\\s+answers\\s+(\\d+)")
+var counted = regexp.MustCompile("`backend\\.Backend`\\s+has\\s+(\\d+)\\s+methods,\\s+" +
+	"of\\s+which\\s+`backend\\.Base`\\s+answers\\s+(\\d+)")
 
 // miscounted is how a page or a comment says so without being held to it.
 var miscounted = regexp.MustCompile(`(?i)\b(?:[a-z]+|\d+) (?:methods|verbs), (?:some|one attempt)`)
@@ -57,7 +58,8 @@ func checkMethods(tree fs.FS) (faults []string) {
 		text := read(tree, name)
 		for _, m := range counted.FindAllStringSubmatch(text, -1) {
 			if said++; m[1] != strconv.Itoa(methods) || m[2] != strconv.Itoa(base) {
-				faults = append(faults, fmt.Sprintf("%s: %q, but it has %d, of which Base answers %d", name, m[0], methods, base))
+				faults = append(faults, fmt.Sprintf("%s: %q, but it has %d, of which "+
+					"Base answers %d", name, m[0], methods, base))
 			}
 		}
 		for _, m := range miscounted.FindAllString(text, -1) {
@@ -71,13 +73,18 @@ func checkMethods(tree fs.FS) (faults []string) {
 }
 
 func TestCheckMethods(t *testing.T) {
-	source := "// Package backend is.\npackage backend\n\ntype Backend interface {\n\tA()\n\tB()\n\tmustEmbedBase()\n}\n\n" +
+	source := "// Package backend is.\npackage backend\n\ntype Backend interface " +
+		"{\n\tA()\n\tB()\n\tmustEmbedBase()\n}\n\n" +
 		"type Base struct{}\n\nfunc (Base) B() {}\nfunc (Base) mustEmbedBase() {}\n"
 	page := func(text string) fs.FS {
 		return fixture(map[string]string{"backend/backend.go": source, "docs/page.md": text})
 	}
-	expect(t, checkMethods(page("`backend.Backend` has 2 methods, of which `backend.Base`\nanswers 1.")))
-	expect(t, checkMethods(page("`backend.Backend` has 3 methods, of which `backend.Base` answers 1.")), "but it has 2, of which Base answers 1")
-	expect(t, checkMethods(page("`backend.Backend` has 2 methods, of which `backend.Base` answers 2.")), "but it has 2, of which Base answers 1")
-	expect(t, checkMethods(page("A backend is six methods, some 150 lines.")), "six methods", "no page says")
+	expect(t, checkMethods(page("`backend.Backend` has 2 methods, of which "+
+		"`backend.Base`\nanswers 1.")))
+	expect(t, checkMethods(page("`backend.Backend` has 3 methods, of which "+
+		"`backend.Base` answers 1.")), "but it has 2, of which Base answers 1")
+	expect(t, checkMethods(page("`backend.Backend` has 2 methods, of which "+
+		"`backend.Base` answers 2.")), "but it has 2, of which Base answers 1")
+	expect(t, checkMethods(page("A backend is six methods, some 150 lines.")), "six methods",
+		"no page says")
 }

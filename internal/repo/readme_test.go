@@ -39,7 +39,8 @@ func programs(tree fs.FS) (shown []snippet, faults []string) {
 			faults = append(faults, s.String()+": is not as gofmt writes it")
 		}
 		if n := strings.Count(s.text, "\n"); n > programLines {
-			faults = append(faults, fmt.Sprintf("%v: has %d lines, and may have %d", s, n, programLines))
+			faults = append(faults, fmt.Sprintf("%v: has %d lines, and may have %d", s, n,
+				programLines))
 		}
 	}
 	return shown, faults
@@ -63,8 +64,8 @@ func TestReadmePrograms(t *testing.T) {
 		}
 	}
 
-	// Sixteen goroutines and two keys: under the race detector, if the tests run under it. The goroutines
-	// of a key print in the order of their holds; those of two keys in any.
+	// Sixteen goroutines and two keys: under the race detector, if the tests run under it. The
+	// goroutines of a key print in the order of their holds; those of two keys in any.
 	got := strings.Split(runProgram(t, buildProgram(t, shown[0])), "\n")
 	var want []string
 	for n := range 8 {
@@ -84,7 +85,8 @@ func TestReadmePrograms(t *testing.T) {
 	if runtime.GOOS == "linux" {
 		folder := "TMPDIR=" + t.TempDir()
 		for n := range 3 {
-			if got, want := runProgram(t, program, folder), fmt.Sprintf("sold %d <nil>\n", n+1); got != want {
+			if got, want := runProgram(t, program, folder), fmt.Sprintf("sold %d <nil>\n",
+				n+1); got != want {
 				t.Errorf("%v printed %q in its run %d, not %q", shown[1], got, n+1, want)
 			}
 		}
@@ -111,7 +113,8 @@ func emptyModule(t *testing.T, files map[string]string) (dir string) {
 	files["go.sum"] = read(tree(), "go.sum")
 	for name, text := range files {
 		name = filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700),
+			os.WriteFile(name, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -120,8 +123,11 @@ func emptyModule(t *testing.T, files map[string]string) (dir string) {
 	return dir
 }
 
-// offline has the go command work in a module of a test without a network, and add what is required.
-func offline() []string { return append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off") }
+// offline has the go command work in a module of a test without a network, and add what is
+// required.
+func offline() []string {
+	return append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+}
 
 // inModule runs the go command in a module.
 func inModule(t *testing.T, dir string, args ...string) {
@@ -154,8 +160,10 @@ func TestReadmeProgramsCanFail(t *testing.T) {
 	expect(t, check(block(good)+"x\n"+block(good)+block("not Go")))
 	expect(t, check(block(good)+block("package main\n\nfunc main() {\n")), ": 3:15: expected")
 	expect(t, check(block(good)+block("package a\n")), "README.md:6: is no program")
-	expect(t, check(block(good)+block("package main\nfunc main() {}\n")), "README.md:6: is not as gofmt")
-	expect(t, check(block(good)+block(good+strings.Repeat("\n// x\n", programLines))), "README.md:6: has 53 lines")
+	expect(t, check(block(good)+block("package main\nfunc main() {}\n")),
+		"README.md:6: is not as gofmt")
+	expect(t, check(block(good)+block(good+strings.Repeat("\n// x\n", programLines))),
+		"README.md:6: has 53 lines")
 	expect(t, check(block(good)), "less than two blocks")
 	expect(t, check("x\n"), "less than two blocks")
 	_, faults := programs(fixture(nil))

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestReleaseRefuses has .ci/release refuse what cannot be released, before it builds anything. make release tries the rest of it.
+// TestReleaseRefuses has .ci/release refuse what cannot be released, before it builds anything.
+// make release tries the rest of it.
 func TestReleaseRefuses(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a shell script")
@@ -18,9 +19,11 @@ func TestReleaseRefuses(t *testing.T) {
 	run := func(name string, args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), name, args...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org",
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a",
+			"GIT_AUTHOR_EMAIL=a@example.org",
 			"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org",
-			"PATH="+filepath.Join(dir, ".git", "bin")+string(filepath.ListSeparator)+os.Getenv("PATH"))
+			"PATH="+filepath.Join(dir, ".git", "bin")+string(filepath.ListSeparator)+
+				os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -30,7 +33,8 @@ func TestReleaseRefuses(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, []byte(text), 0o700); err != nil { //nolint:gosec // a script is to be run
+		//nolint:gosec // a script is to be run
+		if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

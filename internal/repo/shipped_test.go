@@ -18,7 +18,8 @@ func TestNoStandIns(t *testing.T) {
 	report(t, checkStandIns(tree()))
 }
 
-var standIn = regexp.MustCompile(`^(With|Set)?(Clock|Now|TimeSource|Rand|RandSource|Seed|Sleep|Timer|Ticker)$`)
+var standIn = regexp.MustCompile(
+	`^(With|Set)?(Clock|Now|TimeSource|Rand|RandSource|Seed|Sleep|Timer|Ticker)$`)
 
 func checkStandIns(tree fs.FS) (faults []string) {
 	for _, s := range sources(tree) {
@@ -42,14 +43,16 @@ func checkStandIns(tree fs.FS) (faults []string) {
 				}
 				for _, name := range names {
 					if standIn.MatchString(name.Name) {
-						faults = append(faults, fmt.Sprintf("%s: %s lets a program replace what locks rely on", s.pos(name), name.Name))
+						faults = append(faults, fmt.Sprintf("%s: %s lets a program replace what "+
+							"locks rely on", s.pos(name), name.Name))
 					}
 				}
 				return true
 			})
 		}
 		for _, imp := range s.imports() {
-			if imp == "math/rand" || strings.HasSuffix(imp, "/clock") || strings.HasSuffix(imp, "/clockwork") {
+			if imp == "math/rand" || strings.HasSuffix(imp, "/clock") ||
+				strings.HasSuffix(imp, "/clockwork") {
 				faults = append(faults, fmt.Sprintf("%s imports %s", s.name, imp))
 			}
 		}

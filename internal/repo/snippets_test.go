@@ -36,7 +36,10 @@ var fenceForm = regexp.MustCompile("(?ms)^```([a-z]*)[^\n]*(\n.*?\n)```")
 func snippets(page, text string, langs ...string) (all []snippet) {
 	for _, m := range fenceForm.FindAllStringSubmatchIndex(text, -1) {
 		if lang := text[m[2]:m[3]]; slices.Contains(langs, lang) {
-			all = append(all, snippet{page, 1 + strings.Count(text[:m[0]], "\n"), lang, text[m[4]+1 : m[5]]})
+			all = append(all, snippet{
+				page, 1 + strings.Count(text[:m[0]], "\n"), lang,
+				text[m[4]+1 : m[5]],
+			})
 		}
 	}
 	return all
@@ -59,7 +62,8 @@ func docPrograms(tree fs.FS) (all []snippet) {
 			continue
 		}
 		for _, block := range new(comment.Parser).Parse(s.Doc.Text()).Content {
-			if code, ok := block.(*comment.Code); ok && strings.HasPrefix(code.Text, "package main\n") {
+			if code, ok := block.(*comment.Code); ok &&
+				strings.HasPrefix(code.Text, "package main\n") {
 				all = append(all, snippet{s.name, s.line(s.Doc.Pos()), "go", code.Text})
 			}
 		}
@@ -67,8 +71,8 @@ func docPrograms(tree fs.FS) (all []snippet) {
 	return all
 }
 
-// TestGoSnippets compiles what the pages show, and the programs of package comments. A snippet that stands in a
-// Go file of the tree, line by line, is compiled there; the others are compiled here.
+// TestGoSnippets compiles what the pages show, and the programs of package comments. A snippet that
+// stands in a Go file of the tree, line by line, is compiled there; the others are compiled here.
 func TestGoSnippets(t *testing.T) {
 	known := packagePaths(tree())
 	sourcesText := goLines(tree())
@@ -76,7 +80,9 @@ func TestGoSnippets(t *testing.T) {
 	var origin []string
 	for _, page := range pages(tree()) {
 		for _, s := range snippets(page, read(tree(), page), "go") {
-			if slices.ContainsFunc(sourcesText, func(text string) bool { return contains(text, s.text) }) {
+			if slices.ContainsFunc(sourcesText, func(text string) bool {
+				return contains(text, s.text)
+			}) {
 				continue
 			}
 			src, err := wrap(s.text, known)
@@ -113,7 +119,8 @@ func lines(text string) string {
 
 func contains(file, part string) bool { return strings.Contains("\n"+file, "\n"+lines(part)) }
 
-// goLines has the Go files of nested modules too: what pages show of other libraries is compiled there.
+// goLines has the Go files of nested modules too: what pages show of other libraries is compiled
+// there.
 func goLines(tree fs.FS) (texts []string) {
 	for _, name := range files(tree) {
 		if path.Ext(name) == ".go" {
@@ -126,10 +133,12 @@ func goLines(tree fs.FS) (texts []string) {
 // packagePaths maps the names by which snippets call packages to their import paths.
 func packagePaths(tree fs.FS) map[string]string {
 	known := map[string]string{
-		"http": "net/http", "slog": "log/slog", "url": "net/url", "signal": "os/signal", "sql": "database/sql",
+		"http": "net/http", "slog": "log/slog", "url": "net/url", "signal": "os/signal",
+		"sql":   "database/sql",
 		"redis": "github.com/redis/go-redis/v9",
 	}
-	for _, name := range strings.Fields("bytes context errors fmt io log os strings sync testing time") {
+	for _, name := range strings.Fields(
+		"bytes context errors fmt io log os strings sync testing time") {
 		known[name] = name
 	}
 	for _, s := range sources(tree) {
@@ -148,7 +157,8 @@ func wrap(text string, known map[string]string) (string, error) {
 	}
 	src := "package snippet\n\n" + text
 	if !parses(src) {
-		src = "package snippet\n\nfunc _(ctx context.Context, b backend.Backend) (err error) {\n{\n" + text + "\n" + uses(text) + "}\nreturn err\n}\n"
+		src = "package snippet\n\nfunc _(ctx context.Context, b backend.Backend) (err " +
+			"error) {\n{\n" + text + "\n" + uses(text) + "}\nreturn err\n}\n"
 	}
 	f, err := parser.ParseFile(token.NewFileSet(), "", src, 0)
 	if err != nil {
@@ -156,11 +166,13 @@ func wrap(text string, known map[string]string) (string, error) {
 	}
 	var imports strings.Builder
 	for _, name := range f.Unresolved {
-		if imp, ok := known[name.Name]; ok && !strings.Contains(imports.String(), "\t"+name.Name+" ") {
+		if imp, ok := known[name.Name]; ok &&
+			!strings.Contains(imports.String(), "\t"+name.Name+" ") {
 			fmt.Fprintf(&imports, "\t%s %q\n", name.Name, imp)
 		}
 	}
-	src = strings.Replace(src, "package snippet\n", "package snippet\n\nimport (\n"+imports.String()+")\n", 1)
+	src = strings.Replace(src, "package snippet\n",
+		"package snippet\n\nimport (\n"+imports.String()+")\n", 1)
 	formatted, err := format.Source([]byte(src))
 	return string(formatted), err
 }
@@ -172,7 +184,8 @@ func parses(src string) bool {
 
 // uses assigns every variable that the statements declare at their top level to nothing.
 func uses(text string) string {
-	f, err := parser.ParseFile(token.NewFileSet(), "", "package p\nfunc _() {\n"+text+"\n}", parser.SkipObjectResolution)
+	f, err := parser.ParseFile(token.NewFileSet(), "", "package p\nfunc _() {\n"+text+"\n}",
+		parser.SkipObjectResolution)
 	if err != nil {
 		return ""
 	}
@@ -207,7 +220,10 @@ func compile(t *testing.T, root string, packages map[string]string) (string, err
 	}
 	dir := t.TempDir()
 	replace := map[string]string{}
-	args := append([]string{"build", "-o", os.DevNull, "-overlay=" + filepath.Join(dir, "overlay.json")}, testserver.BuildFlags()...)
+	args := append([]string{
+		"build", "-o", os.DevNull,
+		"-overlay=" + filepath.Join(dir, "overlay.json"),
+	}, testserver.BuildFlags()...)
 	flags := len(args)
 	for pkg, src := range packages {
 		file := filepath.Join(dir, pkg+".go")
@@ -232,7 +248,8 @@ func compile(t *testing.T, root string, packages map[string]string) (string, err
 }
 
 func TestGoSnippetsCanFail(t *testing.T) {
-	const good = "b, err := backend.Open(ctx, \"mem://\")\nif err != nil {\n\treturn err\n}\ndefer b.Close()\nstarted := time.Now()\n"
+	const good = "b, err := backend.Open(ctx, \"mem://\")\nif err != nil {\n\treturn " +
+		"err\n}\ndefer b.Close()\nstarted := time.Now()\n"
 	const declared = "type mine struct{ backend.Base }\n"
 	const bad = "b, err := backend.Open(\"mem://\")\n"
 	for text, wantErr := range map[string]bool{good: false, declared: false, bad: true} {
@@ -245,14 +262,17 @@ func TestGoSnippetsCanFail(t *testing.T) {
 			t.Errorf("build of\n%s: %v\n%s", src, err, out)
 		}
 	}
-	commented := fixture(map[string]string{"a/doc.go": "// Package a\n//\n//\tpackage main\n//\n//\tfunc main() {}\n//\n//\tx()\npackage a\n"})
-	if got := docPrograms(commented); len(got) != 1 || got[0].text != "package main\n\nfunc main() {}\n\nx()\n" {
+	commented := fixture(map[string]string{"a/doc.go": "// Package a\n//\n//\tpackage " +
+		"main\n//\n//\tfunc main() {}\n//\n//\tx()\npackage a\n"})
+	if got := docPrograms(commented); len(got) != 1 ||
+		got[0].text != "package main\n\nfunc main() {}\n\nx()\n" {
 		t.Errorf("the program in a package comment is %v", got)
 	}
 	if _, err := wrap("this is not Go\n", nil); err == nil {
 		t.Error("wrap took prose for Go")
 	}
-	if !contains(lines("a()\n\n\tb()\nc()\n"), "  b()\n\n  c()\n") || contains(lines("ab()\n"), "b()\n") {
+	if !contains(lines("a()\n\n\tb()\nc()\n"), "  b()\n\n  c()\n") ||
+		contains(lines("ab()\n"), "b()\n") {
 		t.Error("contains is not by whole lines")
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A program that imports a backend pays for it each time it starts, as a cron job does: what is made
-// before main are kilobytes. Bytes are counted, as they are the same on every machine.
+// A program that imports a backend pays for it each time it starts, as a cron job does: what is
+// made before main are kilobytes. Bytes are counted, as they are the same on every machine.
 func TestStartIsCheap(t *testing.T) {
 	const most = 10_000 // bytes, of all packages of this module together
 	for _, backend := range []string{"redisbackend", "rueidisbackend", "etcdbackend"} {
@@ -18,7 +18,8 @@ func TestStartIsCheap(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
-			text := "package main\n\nimport _ \"github.com/holdfast-go/holdfast/" + backend + "\"\n\nfunc main() {}\n"
+			text := "package main\n\nimport _ \"github.com/holdfast-go/holdfast/" + backend +
+				"\"\n\nfunc main() {}\n"
 			if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -34,13 +35,16 @@ func TestStartIsCheap(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			bytes := 0
-			lines := regexp.MustCompile(`(?m)^init github\.com/holdfast-go/holdfast/.* clock, (\d+) bytes`).FindAllSubmatch(out, -1)
+			lines := regexp.MustCompile(
+				`(?m)^init github\.com/holdfast-go/holdfast/.* clock, (\d+) bytes`).FindAllSubmatch(
+				out, -1)
 			for _, line := range lines {
 				n, _ := strconv.Atoi(string(line[1]))
 				bytes += n
 			}
 			if len(lines) == 0 || bytes > most {
-				t.Errorf("%d packages make %d bytes before main, want at most %d:\n%s", len(lines), bytes, most, out)
+				t.Errorf("%d packages make %d bytes before main, want at most %d:\n%s", len(lines),
+					bytes, most, out)
 			}
 		})
 	}

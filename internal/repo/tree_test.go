@@ -99,7 +99,8 @@ func TestNothingForeign(t *testing.T) {
 	if _, err := os.Stat("../../.git"); err != nil {
 		return // a copy of the tree without its history
 	}
-	tracked, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "ls-files", "-z").Output()
+	tracked, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "ls-files",
+		"-z").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,10 @@ func checkForeign(tracked []string) (faults []string) {
 }
 
 func TestNothingForeignCanFail(t *testing.T) {
-	expect(t, checkForeign([]string{"go.mod", "a/node_modules/b/c.js", "a/node_modules.md", "docs/vendor.md"}), "b/c.js belongs")
+	expect(t, checkForeign([]string{
+		"go.mod", "a/node_modules/b/c.js", "a/node_modules.md",
+		"docs/vendor.md",
+	}), "b/c.js belongs")
 	expect(t, checkForeign(nil), "go.mod is not")
 }
 
@@ -141,22 +145,27 @@ type source struct {
 	*ast.File
 }
 
-func (s source) dir() string               { return path.Dir(s.name) }
-func (s source) pos(n ast.Node) string     { return s.fset.Position(n.Pos()).String() }
-func (s source) line(p token.Pos) int      { return s.fset.Position(p).Line }
-func (s source) internal() bool            { return strings.Contains("/"+s.dir()+"/", "/internal/") }
+func (s source) dir() string           { return path.Dir(s.name) }
+func (s source) pos(n ast.Node) string { return s.fset.Position(n.Pos()).String() }
+func (s source) line(p token.Pos) int  { return s.fset.Position(p).Line }
+func (s source) internal() bool {
+	return strings.Contains("/"+s.dir()+"/", "/internal/")
+}
 func (s source) imports() (paths []string) { return importPaths(s.File) }
 
-// sources parses every Go file of the modules of go.work. A file that does not parse is a fault of its
-// own, told by the compiler.
+// sources parses every Go file of the modules of go.work. A file that does not parse is a fault of
+// its own, told by the compiler.
 func sources(tree fs.FS) (all []source) {
 	others := otherModules(tree)
 	for _, name := range files(tree) {
-		if path.Ext(name) != ".go" || slices.ContainsFunc(others, func(dir string) bool { return strings.HasPrefix(name, dir+"/") }) {
+		if path.Ext(name) != ".go" || slices.ContainsFunc(others, func(dir string) bool {
+			return strings.HasPrefix(name, dir+"/")
+		}) {
 			continue
 		}
 		fset := token.NewFileSet()
-		f, err := parser.ParseFile(fset, name, read(tree, name), parser.ParseComments|parser.SkipObjectResolution)
+		f, err := parser.ParseFile(fset, name, read(tree, name),
+			parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			continue
 		}
@@ -169,7 +178,8 @@ func sources(tree fs.FS) (all []source) {
 func otherModules(tree fs.FS) (dirs []string) {
 	ours := workspace(tree)
 	for _, name := range files(tree) {
-		if dir := path.Dir(name); path.Base(name) == "go.mod" && dir != "." && !slices.Contains(ours, dir) {
+		if dir := path.Dir(name); path.Base(name) == "go.mod" && dir != "." &&
+			!slices.Contains(ours, dir) {
 			dirs = append(dirs, dir)
 		}
 	}

@@ -11,15 +11,20 @@ import (
 )
 
 const (
-	docsWords       = 29_900 // in all of docs, without code, generated pages and those of the lists below
-	wayInWords      = 6_000  // on the pages of wayIn together
-	ofStoresWords   = 2_800  // on the pages of ofStores together
-	ofPostgresWords = 1_200  // on the pages of ofPostgres together
-	decisionWords   = 700    // on a page of docs/adr
+	// In all of docs, without code, generated pages and those of the lists below.
+	docsWords       = 29_900
+	wayInWords      = 6_000 // on the pages of wayIn together
+	ofStoresWords   = 2_800 // on the pages of ofStores together
+	ofPostgresWords = 1_200 // on the pages of ofPostgres together
+	decisionWords   = 700   // on a page of docs/adr
 )
 
-// wayIn are the pages for those who arrive, and arrive at the next version: of each, one section is read. They are counted by themselves.
-var wayIn = []string{"docs/cookbook.md", "docs/migrating.md", "docs/questions.md", "docs/versions.md"}
+// wayIn are the pages for those who arrive, and arrive at the next version: of each, one section is
+// read. They are counted by themselves.
+var wayIn = []string{
+	"docs/cookbook.md", "docs/migrating.md", "docs/questions.md",
+	"docs/versions.md",
+}
 
 // ofStores are the pages for those who bring a store of their own, who read nothing else.
 var ofStores = []string{"docs/writing-a-backend.md", "docs/adr/record.md"}
@@ -47,7 +52,8 @@ func checkWords(tree fs.FS) (faults []string) {
 		}
 		text := read(tree, page)
 		if first := firstParagraph(text); !strings.HasPrefix(first, "For ") {
-			faults = append(faults, fmt.Sprintf("%s: the first paragraph does not begin with who should read it: For …", page))
+			faults = append(faults, fmt.Sprintf("%s: the first paragraph does not begin with who "+
+				"should read it: For …", page))
 		}
 		if generatedForm.MatchString(text) {
 			continue
@@ -59,7 +65,8 @@ func checkWords(tree fs.FS) (faults []string) {
 			}
 		}
 		if path.Dir(page) == "docs/adr" && words > decisionWords {
-			faults = append(faults, fmt.Sprintf("%s has %d words, over %d: say what holds now, and leave how it came about to git", page, words, decisionWords))
+			faults = append(faults, fmt.Sprintf("%s has %d words, over %d: say what holds now, "+
+				"and leave how it came about to git", page, words, decisionWords))
 		}
 		switch {
 		case slices.Contains(wayIn, page):
@@ -73,16 +80,20 @@ func checkWords(tree fs.FS) (faults []string) {
 		}
 	}
 	if bringing > ofStoresWords {
-		faults = append(faults, fmt.Sprintf("the pages of ofStores have %d words, over %d: shorten one", bringing, ofStoresWords))
+		faults = append(faults, fmt.Sprintf("the pages of ofStores have %d words, over "+
+			"%d: shorten one", bringing, ofStoresWords))
 	}
 	if storing > ofPostgresWords {
-		faults = append(faults, fmt.Sprintf("the pages of ofPostgres have %d words, over %d: shorten one", storing, ofPostgresWords))
+		faults = append(faults, fmt.Sprintf("the pages of ofPostgres have %d words, over "+
+			"%d: shorten one", storing, ofPostgresWords))
 	}
 	if arriving > wayInWords {
-		faults = append(faults, fmt.Sprintf("the pages of wayIn have %d words, over %d: shorten one", arriving, wayInWords))
+		faults = append(faults, fmt.Sprintf("the pages of wayIn have %d words, over "+
+			"%d: shorten one", arriving, wayInWords))
 	}
 	if total > docsWords {
-		faults = append(faults, fmt.Sprintf("docs have %d words, over %d: shorten a page before one grows", total, docsWords))
+		faults = append(faults, fmt.Sprintf("docs have %d words, over %d: shorten a page "+
+			"before one grows", total, docsWords))
 	}
 	return faults
 }
@@ -90,7 +101,8 @@ func checkWords(tree fs.FS) (faults []string) {
 // firstParagraph is what follows the title, comments aside.
 func firstParagraph(text string) string {
 	for paragraph := range strings.SplitSeq(commentForm.ReplaceAllString(text, ""), "\n\n") {
-		if paragraph = strings.TrimSpace(paragraph); paragraph != "" && !strings.HasPrefix(paragraph, "# ") {
+		if paragraph = strings.TrimSpace(paragraph); paragraph != "" &&
+			!strings.HasPrefix(paragraph, "# ") {
 			return paragraph
 		}
 	}
@@ -130,11 +142,13 @@ func checkDecisions(tree fs.FS) (faults []string) {
 		}
 		text := read(tree, name)
 		for _, m := range numberForm.FindAllString(text, -1) {
-			faults = append(faults, fmt.Sprintf("%s: %s is a number; name the topic's page, docs/adr/….md", name, m))
+			faults = append(faults, fmt.Sprintf("%s: %s is a number; name the topic's page, "+
+				"docs/adr/….md", name, m))
 		}
 		for _, target := range decisionForm.FindAllString(text, -1) {
 			if _, err := fs.Stat(tree, target); err != nil {
-				faults = append(faults, fmt.Sprintf("%s refers to %s, which does not exist", name, target))
+				faults = append(faults, fmt.Sprintf("%s refers to %s, which does not exist", name,
+					target))
 			}
 		}
 	}
@@ -162,7 +176,9 @@ func TestWordsCanFail(t *testing.T) {
 		"docs/questions.md": words(3_001),
 		ofStores[0]:         words(2_801),
 		ofPostgres[0]:       words(1_201),
-	})), "ofPostgres have 1201 words", "ofStores have 2801 words", "wayIn have 6001 words", "docs have 29913 words", "docs/c.md: the first", "docs/generated.md: the first", "docs/titled.md: the first")
+	})), "ofPostgres have 1201 words", "ofStores have 2801 words", "wayIn have 6001 words",
+		"docs have 29913 words", "docs/c.md: the first", "docs/generated.md: the first",
+		"docs/titled.md: the first")
 }
 
 func TestDecisionsCanFail(t *testing.T) {
@@ -171,9 +187,11 @@ func TestDecisionsCanFail(t *testing.T) {
 		"docs/adr/a.md":       "x",
 		"docs/adr/0001-b.md":  "x",
 		"docs/adr/missing.md": "x",
-		"x.go":                "// see docs/adr/a.md and docs/adr/0007. ADR 7 and ADRs 31 say why\npackage x",
-		"y.lua":               "-- docs/adr/gone.md",
-		"z.txt":               "ADR 7",
-	})), "0001-b.md is not named after", "missing.md is not in the index", "x.go refers to docs/adr/0007,", "x.go: ADR 7",
+		"x.go": "// see docs/adr/a.md and docs/adr/0007. ADR 7 and ADRs 31 say " +
+			"why\npackage x",
+		"y.lua": "-- docs/adr/gone.md",
+		"z.txt": "ADR 7",
+	})), "0001-b.md is not named after", "missing.md is not in the index",
+		"x.go refers to docs/adr/0007,", "x.go: ADR 7",
 		"x.go: ADRs 31", "y.lua refers to docs/adr/gone.md")
 }

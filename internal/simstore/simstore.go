@@ -1,5 +1,5 @@
-// Package simstore keeps locks as the nodes of simulations do: records in memory (backend/record), by a
-// clock that can be replaced, which no package outside of internal may offer.
+// Package simstore keeps locks as the nodes of simulations do: records in memory (backend/record),
+// by a clock that can be replaced, which no package outside of internal may offer.
 package simstore
 
 import (
@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// A Store has a record for each key that it was ever asked for. Every verb is one critical section of mu.
+// A Store has a record for each key that it was ever asked for. Every verb is one critical section
+// of mu.
 type Store struct {
 	hub waiting.Hub[backend.Wake]
 	cfg Config
@@ -91,12 +92,15 @@ func (s *Store) ReleaseAll(claims []backend.Claim) []error {
 	return s.together(claims, (*record.Record).ReleaseAll)
 }
 
-func (s *Store) together(claims []backend.Claim, verb func(*record.Record, []backend.Claim, time.Time) []error) []error {
+func (s *Store) together(claims []backend.Claim,
+	verb func(*record.Record, []backend.Claim, time.Time) []error,
+) []error {
 	answers := make([]error, len(claims))
-	backend.Together(claims, backend.ByKey(claims), answers, func(some []backend.Claim) (told []error, err error) {
-		s.with(some[0].Key, func(r *record.Record, now time.Time) { told = verb(r, some, now) })
-		return told, nil
-	})
+	backend.Together(claims, backend.ByKey(claims), answers,
+		func(some []backend.Claim) (told []error, err error) {
+			s.with(some[0].Key, func(r *record.Record, now time.Time) { told = verb(r, some, now) })
+			return told, nil
+		})
 	return answers
 }
 
@@ -130,7 +134,8 @@ func (s *Store) Saved(key string) (state []byte) {
 	return state
 }
 
-// Record returns what there is of key. It shares memory with the store, which is not to be used any more.
+// Record returns what there is of key. It shares memory with the store, which is not to be used any
+// more.
 func (s *Store) Record(key string) (r record.Record) {
 	s.with(key, func(there *record.Record, _ time.Time) { r = *there })
 	return r

@@ -60,7 +60,8 @@ func newClient(w *world, i int) *client {
 		nodes = append(nodes, &stamp{Backend: f, c: c, node: j, owners: map[string]int{}})
 	}
 	var err error
-	if c.red, err = redlock.New(nodes, redlock.Config{NodeTimeout: 30*time.Millisecond + fraction(r, w.ttl/3)}); err != nil {
+	if c.red, err = redlock.New(nodes,
+		redlock.Config{NodeTimeout: 30*time.Millisecond + fraction(r, w.ttl/3)}); err != nil {
 		panic(err)
 	}
 	cfg := locker.Config{TTL: w.ttl, Logger: discard}

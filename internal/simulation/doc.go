@@ -7,8 +7,8 @@
 // A node keeps its locks in backend/record, as mem:// does. That the Lua on a real
 // Redis does the same with the same sequences of operations is what redisbackend's TestEquivalence
 // shows, so what holds here of nodes holds of Redis. Half of the seeds have nodes that count their
-// tokens as etcd does (docs/adr/etcd.md): without a clock, from the minimum that a claim asks for, on a
-// disk that keeps them. The rest of such a node is as the others are.
+// tokens as etcd does (docs/adr/etcd.md): without a clock, from the minimum that a claim asks for,
+// on a disk that keeps them. The rest of such a node is as the others are.
 //
 // A seed decides everything: how many nodes, clients and keys there are, how fast each node's clock
 // runs, when nodes crash, restart with and without their memory and step their clocks, when clients

@@ -31,7 +31,8 @@ type name struct {
 }
 
 func (a name) compare(b name) int {
-	return cmp.Or(cmp.Compare(a.who, b.who), cmp.Compare(a.n, b.n), cmp.Compare(a.verb, b.verb), cmp.Compare(a.key, b.key))
+	return cmp.Or(cmp.Compare(a.who, b.who), cmp.Compare(a.n, b.n), cmp.Compare(a.verb, b.verb),
+		cmp.Compare(a.key, b.key))
 }
 
 // pass returns when it is n's turn.

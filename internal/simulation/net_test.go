@@ -17,12 +17,16 @@ type conn struct {
 }
 
 // do executes one request. The store's clock is read with the node locked.
-func (c conn) do(ctx context.Context, verb, key string, f func(s *simstore.Store) error) (err error) {
+func (c conn) do(ctx context.Context, verb, key string,
+	f func(s *simstore.Store) error,
+) (err error) {
 	c.n.gate.pass(name{c.client, int(sentAt(ctx)), verb, key})
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
 	if c.n.w.trace.on {
-		defer func() { c.n.w.trace.add("node %d: %s %s by %d: %v", c.n.index, verb, key, c.client, plain(err)) }()
+		defer func() {
+			c.n.w.trace.add("node %d: %s %s by %d: %v", c.n.index, verb, key, c.client, plain(err))
+		}()
 	}
 	if c.n.down {
 		return fmt.Errorf("%w: it is down", backend.ErrUnavailable)
@@ -44,7 +48,8 @@ func (c conn) TryAcquire(ctx context.Context, cl backend.Claim) (g backend.Grant
 		}
 		if err == nil && sentAt(ctx) < c.n.sent[cl.Key+cl.Owner].released {
 			mark := c.n.sent[cl.Key+cl.Owner]
-			c.n.w.violate("after %v an attempt took %q on a node where its own release had been at %v (noneInFlight: %v, restarts since: %d)",
+			c.n.w.violate("after %v an attempt took %q on a node where its own release had been "+
+				"at %v (noneInFlight: %v, restarts since: %d)",
 				time.Since(c.n.w.start), cl.Key, mark.at, mark.noneInFlight, c.n.boots-mark.boots)
 		}
 		return err
@@ -71,7 +76,10 @@ func (c conn) Release(ctx context.Context, cl backend.Claim) (backend.Released, 
 	return backend.Released{}, c.do(ctx, "release", cl.Key, func(s *simstore.Store) error {
 		k := cl.Key + cl.Owner
 		if !c.n.w.v.blind {
-			c.n.sent[k] = sentMark{max(c.n.sent[k].released, sentAt(ctx)), cl.NoneInFlight, c.n.boots, time.Since(c.n.w.start)}
+			c.n.sent[k] = sentMark{
+				max(c.n.sent[k].released, sentAt(ctx)), cl.NoneInFlight,
+				c.n.boots, time.Since(c.n.w.start),
+			}
 		}
 		_, err := s.Release(cl)
 		return err
@@ -80,12 +88,18 @@ func (c conn) Release(ctx context.Context, cl backend.Claim) (backend.Released, 
 
 func (c conn) Watch(ctx context.Context, cl backend.Claim) (<-chan backend.Wake, error) {
 	var wake <-chan backend.Wake
-	err := c.do(ctx, "watch", cl.Key, func(s *simstore.Store) error { wake = s.Watch(ctx, cl); return nil })
+	err := c.do(ctx, "watch", cl.Key, func(s *simstore.Store) error {
+		wake = s.Watch(ctx, cl)
+		return nil
+	})
 	return wake, err
 }
 
 func (c conn) Inspect(ctx context.Context, key string) (state backend.State, err error) {
-	err = c.do(ctx, "inspect", key, func(s *simstore.Store) error { state = s.Inspect(key); return nil })
+	err = c.do(ctx, "inspect", key, func(s *simstore.Store) error {
+		state = s.Inspect(key)
+		return nil
+	})
 	return state, err
 }
 

@@ -15,7 +15,8 @@ var (
 	seeds = flag.Int("seeds", 0, "how many seeds to simulate; 0 is a short form")
 	first = flag.Uint64("first", 1, "the first seed")
 	one   = flag.Uint64("seed", 0, "a seed to repeat, twice")
-	rates = flag.Int("rates", 0, "how many seeds to run of each variant, to count in how many it is found")
+	rates = flag.Int("rates", 0,
+		"how many seeds to run of each variant, to count in how many it is found")
 )
 
 // TestSimulation runs the world as it is meant to be: nothing may be wrong in any seed.
@@ -33,7 +34,8 @@ func TestSimulation(t *testing.T) {
 	n := *seeds
 	if n == 0 {
 		n = 300
-		if testing.Short() || raceEnabled { // the detector makes it ten times slower; make sim runs many without it
+		// The detector makes it ten times slower; make sim runs many without it.
+		if testing.Short() || raceEnabled {
 			n = 15
 		}
 	}
@@ -48,7 +50,8 @@ func TestSimulation(t *testing.T) {
 		report(t, seed, found)
 		return true
 	})
-	t.Logf("%d seeds, %d holds, %.0f seeds a second", n, holds.Load(), float64(n)/time.Since(began).Seconds())
+	t.Logf("%d seeds, %d holds, %.0f seeds a second", n, holds.Load(),
+		float64(n)/time.Since(began).Seconds())
 	if holds.Load() < int64(n) {
 		t.Errorf("only %d holds in %d seeds: that shows nothing", holds.Load(), n)
 	}
@@ -57,7 +60,8 @@ func TestSimulation(t *testing.T) {
 func report(t *testing.T, seed uint64, found []string) {
 	t.Helper()
 	if len(found) > 0 {
-		t.Errorf("seed %d; repeat with go test ./internal/simulation -run 'TestSimulation$' -seed=%d\n%s",
+		t.Errorf("seed %d; repeat with go test ./internal/simulation -run "+
+			"'TestSimulation$' -seed=%d\n%s",
 			seed, seed, strings.Join(found, "\n"))
 	}
 }

@@ -40,7 +40,9 @@ type request struct {
 
 // send numbers a request, waits while the client is paused, and returns a ctx that knows when it
 // was sent.
-func (s *stamp) send(ctx context.Context, verb string, c backend.Claim) (*request, context.Context) {
+func (s *stamp) send(ctx context.Context, verb string,
+	c backend.Claim,
+) (*request, context.Context) {
 	s.mu.Lock()
 	owner := s.owners[c.Owner] // 0 if it is new
 	s.mu.Unlock()
@@ -66,7 +68,8 @@ func (r *request) heard() {
 	c := r.c
 	c.gate.pass(r.name)
 	if c.stops > 0 && !c.w.quiet.Load() {
-		if dice := rand.New(rand.NewPCG(c.w.seed^r.hash(), uint64(time.Since(c.w.start)))); dice.Float64() < c.stops {
+		if dice := rand.New(rand.NewPCG(c.w.seed^r.hash(),
+			uint64(time.Since(c.w.start)))); dice.Float64() < c.stops {
 			c.pause(fraction(dice, 2*c.w.ttl))
 		}
 	}

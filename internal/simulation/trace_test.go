@@ -71,7 +71,8 @@ func TestRepeats(t *testing.T) {
 		}
 		return true
 	})
-	t.Logf("%d of %d seeds had the same history twice, of %d lines on average", n-differ, n, total/n)
+	t.Logf("%d of %d seeds had the same history twice, of %d lines on average", n-differ, n,
+		total/n)
 	if differ > n/4 && !raceEnabled { // the race detector has the scheduler choose at random
 		t.Errorf("%d of %d seeds went differently when they were repeated", differ, n)
 	}
@@ -92,6 +93,9 @@ func difference(a, b []string) string {
 	for k < len(a) && k < len(b) && a[k] == b[k] {
 		k++
 	}
-	part := func(lines []string) string { return strings.Join(lines[max(0, k-10):min(k+3, len(lines))], "\n\t") }
-	return fmt.Sprintf("%d lines and %d, from line %d on\n\t%s\nand\n\t%s", len(a), len(b), k, part(a), part(b))
+	part := func(lines []string) string {
+		return strings.Join(lines[max(0, k-10):min(k+3, len(lines))], "\n\t")
+	}
+	return fmt.Sprintf("%d lines and %d, from line %d on\n\t%s\nand\n\t%s", len(a), len(b), k,
+		part(a), part(b))
 }

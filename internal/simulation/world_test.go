@@ -22,17 +22,18 @@ type variant struct {
 	name   string
 	budget int // seeds within which it must be found
 
-	noQuarantine bool    // a node that forgot grants at once
-	noWriteBack  bool    // a token is not stored by the majority
-	noTime       bool    // a node that forgot counts from nothing
-	noCounter    bool    // a node that counts tells the minimum token that was asked for, and does not keep it
-	noTombstone  bool    // a release leaves nothing behind
-	fromReply    bool    // the deadline is counted from the reply
-	minority     bool    // clients use different lists of nodes: their majorities need not meet
-	amnesia      bool    // every restart loses the memory
-	drift        float64 // clocks run faster than they may
-	blind        bool    // for tests of the simulation
-	traced       bool    // for tests of the simulation
+	noQuarantine bool // a node that forgot grants at once
+	noWriteBack  bool // a token is not stored by the majority
+	noTime       bool // a node that forgot counts from nothing
+	// a node that counts tells the minimum token that was asked for, and does not keep it
+	noCounter   bool
+	noTombstone bool    // a release leaves nothing behind
+	fromReply   bool    // the deadline is counted from the reply
+	minority    bool    // clients use different lists of nodes: their majorities need not meet
+	amnesia     bool    // every restart loses the memory
+	drift       float64 // clocks run faster than they may
+	blind       bool    // for tests of the simulation
+	traced      bool    // for tests of the simulation
 
 	needs faults // without which the safeguard is not needed
 }
@@ -99,7 +100,9 @@ func run(t *testing.T, seed uint64, v variant) (found []string, holds int) {
 }
 
 // runThen is run, and then looks at the world.
-func runThen(t *testing.T, seed uint64, v variant, then func(w *world)) (found []string, holds int) {
+func runThen(t *testing.T, seed uint64, v variant,
+	then func(w *world),
+) (found []string, holds int) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(seed, v)
@@ -113,7 +116,10 @@ func runThen(t *testing.T, seed uint64, v variant, then func(w *world)) (found [
 }
 
 func newWorld(seed uint64, v variant) *world {
-	w := &world{v: v, seed: seed, ttl: 2 * time.Second, keys: []string{"a", "b"}, held: make(chan struct{}, 1)}
+	w := &world{
+		v: v, seed: seed, ttl: 2 * time.Second, keys: []string{"a", "b"},
+		held: make(chan struct{}, 1),
+	}
 	r := w.rand(actorWorld)
 	time.Sleep(fraction(r, 24*time.Hour)) // what the code under test draws follows from the time
 	w.start = time.Now()
@@ -121,7 +127,8 @@ func newWorld(seed uint64, v variant) *world {
 	w.grace = w.ttl + w.ttl/50 + time.Second
 	w.calmness = w.ttl/2 + fraction(r, 8*w.ttl)
 	w.faults = faults{
-		cuts: r.IntN(2) == 0 || v.needs.cuts, apart: r.IntN(2) == 0 || v.needs.apart, stops: r.IntN(2) == 0 || v.needs.stops,
+		cuts: r.IntN(2) == 0 || v.needs.cuts, apart: r.IntN(2) == 0 ||
+			v.needs.apart, stops: r.IntN(2) == 0 || v.needs.stops,
 	}
 	w.faults.counts = v.needs.counts || v.budget == 0 && w.rand(actorCounts).IntN(2) == 0
 	w.caps = simstore.New(simstore.Config{}).Capabilities()
@@ -152,7 +159,9 @@ func (w *world) run() {
 	for i, c := range w.clients {
 		chaos.Go(func() { c.pauses(ctx, w.rand(actorClient+uint64(i))) })
 		for j := range 2 {
-			work.Go(func() { c.work(fmt.Sprintf("%d.%d", i, j), w.rand(actorWorker+uint64(10*i+j))) })
+			work.Go(func() {
+				c.work(fmt.Sprintf("%d.%d", i, j), w.rand(actorWorker+uint64(10*i+j)))
+			})
 		}
 	}
 	work.Wait()
@@ -216,7 +225,10 @@ func (w *world) goesOn() {
 
 // hold records a belief that lasts for d, or until it is lost.
 func (w *world) hold(g *locker.Guard[struct{}], worker string, d time.Duration) {
-	e := history.Event{Worker: worker, Key: g.Hold().Key, Token: g.Hold().Token, Start: time.Since(w.start)}
+	e := history.Event{
+		Worker: worker, Key: g.Hold().Key, Token: g.Hold().Token,
+		Start: time.Since(w.start),
+	}
 	select {
 	case w.held <- struct{}{}:
 	default:

@@ -16,9 +16,10 @@ type Slot struct {
 
 const nonLocal = Error("ERR Script attempted to access a non local key in a cluster node")
 
-// redirected returns the error of a server that cannot answer for keys, which have one slot, or nil. What
-// is not there may be where the slot is moved to. There, only requests that were sent on are answered,
-// those that come after ASKING. In a script it is an error like any other, and the script goes on.
+// redirected returns the error of a server that cannot answer for keys, which have one slot, or
+// nil. What is not there may be where the slot is moved to. There, only requests that were sent on
+// are answered, those that come after ASKING. In a script it is an error like any other, and the
+// script goes on.
 func (s *Server) redirected(keys []string) any {
 	if s.Slot == nil || len(keys) == 0 {
 		return nil
@@ -27,7 +28,9 @@ func (s *Server) redirected(keys []string) any {
 	if slot == nil {
 		return nil
 	}
-	missing := len(slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return s.get(key) != nil }))
+	missing := len(slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+		return s.get(key) != nil
+	}))
 	tryAgain := Error("TRYAGAIN Multiple keys request during rehashing of slot")
 	switch {
 	case slot.Owner == "" && (slot.To == "" || missing == 0):
@@ -55,8 +58,8 @@ func keysOf(name string, args []string) []string {
 	return nil
 }
 
-// Migrate moves a key to another server, as MIGRATE does in one step: what is left of its time to live
-// is sent, not when it ends.
+// Migrate moves a key to another server, as MIGRATE does in one step: what is left of its time to
+// live is sent, not when it ends.
 func (s *Server) Migrate(key string, to *Server) {
 	v := s.get(key).clone()
 	if v == nil {
@@ -69,11 +72,12 @@ func (s *Server) Migrate(key string, to *Server) {
 	s.put(key, nil)
 }
 
-// Redirect reads where an error reply sends a request on: asking says that it is to be sent after ASKING.
-// An empty address is that of no such reply.
+// Redirect reads where an error reply sends a request on: asking says that it is to be sent after
+// ASKING. An empty address is that of no such reply.
 func Redirect(err error) (addr string, asking bool) {
 	reply, _ := err.(Error) //nolint:errorlint // as Do and Eval return it
-	if words := strings.Fields(string(reply)); len(words) == 3 && (words[0] == "MOVED" || words[0] == "ASK") {
+	if words := strings.Fields(string(reply)); len(words) == 3 &&
+		(words[0] == "MOVED" || words[0] == "ASK") {
 		return words[2], words[0] == "ASK"
 	}
 	return "", false

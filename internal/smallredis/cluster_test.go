@@ -15,12 +15,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// TestSameAnswersWhileASlotMoves has two servers hand on a slot, key by key, and two small ones: both
-// answer the same, at either server, with ASKING and without.
+// TestSameAnswersWhileASlotMoves has two servers hand on a slot, key by key, and two small ones:
+// both answer the same, at either server, with ASKING and without.
 func TestSameAnswersWhileASlotMoves(t *testing.T) {
 	testserver.OnlyInAll(t, "a cluster")
 	set := testserver.Cluster(t)
-	testserver.OnlyWhere(t, set.Nodes[0], func(v testserver.Version) bool { return v.AtLeast(7, 0) },
+	testserver.OnlyWhere(t, set.Nodes[0], func(v testserver.Version) bool {
+		return v.AtLeast(7, 0)
+	},
 		"TRYAGAIN where a slot comes from: Redis 6 says ASK, and TRYAGAIN where it goes to")
 	l, err := script.NewLayout("same:", time.Hour, time.Minute)
 	if err != nil {
@@ -39,7 +41,10 @@ func TestSameAnswersWhileASlotMoves(t *testing.T) {
 		}
 		slots := []*smallredis.Slot{{}, {Owner: "from"}}
 		for i, srv := range []*testserver.Server{from, to} {
-			c := redis.NewClient(&redis.Options{Addr: srv.Addr(), DisableIdentity: true, PoolSize: 1, MaxRetries: -1})
+			c := redis.NewClient(&redis.Options{
+				Addr: srv.Addr(), DisableIdentity: true,
+				PoolSize: 1, MaxRetries: -1,
+			})
 			t.Cleanup(func() { _ = c.Close() })
 			small := smallredis.New(time.Now, strings.Repeat("a", 40))
 			small.Slot = func(string) *smallredis.Slot { return slots[i] }
@@ -47,7 +52,10 @@ func TestSameAnswersWhileASlotMoves(t *testing.T) {
 		}
 		m.steps(10)
 		end := set.BeginMove(t, l.Key(m.key), from, to)
-		slots[0], slots[1] = &smallredis.Slot{To: "to"}, &smallredis.Slot{Owner: "from", From: "from"}
+		slots[0], slots[1] = &smallredis.Slot{To: "to"}, &smallredis.Slot{
+			Owner: "from",
+			From:  "from",
+		}
 		for left := m.at[0].small.Keys(); len(left) > 0; left = m.at[0].small.Keys() {
 			m.steps(10)
 			set.MoveKey(t, left[0], from, to)
@@ -59,7 +67,8 @@ func TestSameAnswersWhileASlotMoves(t *testing.T) {
 		m.steps(10)
 		for i, p := range m.at {
 			if p.differs != "" {
-				t.Fatalf("round %d, server %d: %s\n%s", round, i, p.differs, strings.Join(m.log, "\n"))
+				t.Fatalf("round %d, server %d: %s\n%s", round, i, p.differs,
+					strings.Join(m.log, "\n"))
 			}
 		}
 	}
@@ -85,7 +94,10 @@ func (m *move) steps(n int) {
 		if m.r.IntN(2) == 0 {
 			p.both("ASKING")
 		}
-		c := backend.Claim{Key: m.key, Owner: fmt.Sprint("owner", m.r.IntN(3)), TTL: time.Hour, NoneInFlight: m.r.IntN(2) == 0}
+		c := backend.Claim{
+			Key: m.key, Owner: fmt.Sprint("owner", m.r.IntN(3)), TTL: time.Hour,
+			NoneInFlight: m.r.IntN(2) == 0,
+		}
 		c.Queue, c.WaiterTTL, c.Load = m.r.IntN(2) == 0, time.Hour, m.r.IntN(3) == 0
 		switch m.r.IntN(8) {
 		case 0, 1:
@@ -100,9 +112,16 @@ func (m *move) steps(n int) {
 		case 4:
 			p.both("DEL", name+":none", name+":early")
 		case 5:
-			m.eval(p, "saved", script.Request{Script: script.Saved, Keys: []string{name + ":state"}})
+			m.eval(p, "saved", script.Request{
+				Script: script.Saved,
+				Keys:   []string{name + ":state"},
+			})
 		default:
-			p.both([][]string{{"GET", name + ":state"}, {"SET", name + ":early", "1", "PX", "100000"}, {"PTTL", name}}[m.r.IntN(3)]...)
+			p.both([][]string{
+				{"GET", name + ":state"},
+				{"SET", name + ":early", "1", "PX", "100000"},
+				{"PTTL", name},
+			}[m.r.IntN(3)]...)
 		}
 		m.log = append(m.log, p.log...)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 )
 
-// A Cover counts how often each statement of scripts is run, by servers of which it is the Cover. It
-// is safe for concurrent use.
+// A Cover counts how often each statement of scripts is run, by servers of which it is the Cover.
+// It is safe for concurrent use.
 type Cover struct{ scripts sync.Map } // by source: *covered
 
 // covered is a script that counts its statements: each is behind a call of the function counter.
@@ -50,7 +50,8 @@ func (s *covered) block(statements []ast.Stmt) []ast.Stmt {
 	var all []ast.Stmt
 	for _, statement := range statements {
 		call := &ast.FuncCallStmt{Expr: &ast.FuncCallExpr{
-			Func: &ast.IdentExpr{Value: counter}, Args: []ast.Expr{&ast.NumberExpr{Value: strconv.Itoa(len(s.lines))}},
+			Func: &ast.IdentExpr{Value: counter},
+			Args: []ast.Expr{&ast.NumberExpr{Value: strconv.Itoa(len(s.lines))}},
 		}}
 		call.SetLine(statement.Line())
 		call.Expr.SetLine(statement.Line())

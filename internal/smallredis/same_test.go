@@ -29,7 +29,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(testserver.StopAfter(m)) }
 // millisecond of that decides which way a script takes; so what differs is run again, and counts if
 // it differs each time.
 func TestSameAnswers(t *testing.T) {
-	c := redis.NewClient(&redis.Options{Addr: testserver.SharedRedis(t).Addr(), DisableIdentity: true})
+	c := redis.NewClient(&redis.Options{
+		Addr:            testserver.SharedRedis(t).Addr(),
+		DisableIdentity: true,
+	})
 	defer func() { _ = c.Close() }()
 	rounds := 150
 	if testing.Short() {
@@ -39,7 +42,10 @@ func TestSameAnswers(t *testing.T) {
 	for round := range rounds {
 		var p *pair
 		for attempt := range 5 {
-			p = &pair{t: t, real: c, r: rand.New(rand.NewPCG(uint64(round), 1)), us: 1_800_000_000_000_000}
+			p = &pair{
+				t: t, real: c, r: rand.New(rand.NewPCG(uint64(round), 1)),
+				us: 1_800_000_000_000_000,
+			}
 			p.small = smallredis.New(time.Now, strings.Repeat("a", 40))
 			p.small.IFEQ = ifeq == nil || errors.Is(ifeq, redis.Nil)
 			if p.run(fmt.Sprintf("k%d.%d", round, attempt)); p.differs == "" {
@@ -156,7 +162,10 @@ func (p *pair) claims(key string) (all []backend.Claim) {
 		modes = []int{0}
 	}
 	for i := range 6 {
-		c := backend.Claim{Key: key, Owner: fmt.Sprint("owner", i), TTL: time.Hour, Meta: backend.Meta{Service: "s"}}
+		c := backend.Claim{
+			Key: key, Owner: fmt.Sprint("owner", i), TTL: time.Hour,
+			Meta: backend.Meta{Service: "s"},
+		}
 		switch modes[p.r.IntN(len(modes))] {
 		case 1:
 			c.Mode = backend.Shared
@@ -182,7 +191,8 @@ var clock = regexp.MustCompile(`redis\.call\('TIME'\)`)
 
 // eval runs a script on both, with the time that p has.
 func (p *pair) eval(verb string, r script.Request) {
-	source := "local function give_time()\n  local s, us = string.match(redis.call('GET', 'same:time'), '^(%d+) (%d+)$')\n  return {s, us}\nend\n" +
+	source := "local function give_time()\n  local s, us = string.match(redis.call('GET', " +
+		"'same:time'), '^(%d+) (%d+)$')\n  return {s, us}\nend\n" +
 		clock.ReplaceAllLiteralString(r.Script.Source(), "give_time()")
 	mine, err := p.small.Eval(source, r.Keys, r.Args)
 	given := make([]any, len(r.Args))
@@ -253,7 +263,9 @@ func flat(reply any, err error) []string {
 
 // pairs sorts the words of fields, whose order is not told.
 func pairs(words []string) []string {
-	sorted := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "[" || w == "]" })
+	sorted := slices.DeleteFunc(slices.Clone(words), func(w string) bool {
+		return w == "[" || w == "]"
+	})
 	for i, w := range sorted {
 		sorted[i] = strings.TrimPrefix(w, "#")
 	}
@@ -261,10 +273,11 @@ func pairs(words []string) []string {
 	return sorted
 }
 
-// near reports whether two numbers may be the same time, read a moment apart, or what a time is less
-// than a token counter.
+// near reports whether two numbers may be the same time, read a moment apart, or what a time is
+// less than a token counter.
 func near(a, b string) bool {
 	n, err := strconv.ParseInt(strings.Trim(a, ";$"), 10, 64)
 	m, err2 := strconv.ParseInt(strings.Trim(b, ";$"), 10, 64)
-	return err == nil && err2 == nil && n-m < 2000 && m-n < 2000 && (min(n, m) > 10000 || max(n, m) < -10000)
+	return err == nil && err2 == nil && n-m < 2000 && m-n < 2000 &&
+		(min(n, m) > 10000 || max(n, m) < -10000)
 }

@@ -17,7 +17,8 @@ var compiled sync.Map // string: *lua.FunctionProto
 
 func compile(source string) (*lua.FunctionProto, error) {
 	if p, ok := compiled.Load(source); ok {
-		return p.(*lua.FunctionProto), nil //nolint:errcheck,forcetypeassert // nothing else is stored
+		//nolint:errcheck,forcetypeassert // nothing else is stored
+		return p.(*lua.FunctionProto), nil
 	}
 	chunk, err := parse.Parse(strings.NewReader(source), "script")
 	if err != nil {
@@ -86,7 +87,8 @@ func (s *Server) lua() *lua.LState {
 	}
 	l := lua.NewState(lua.Options{SkipOpenLibs: true})
 	for name, open := range map[string]lua.LGFunction{
-		lua.BaseLibName: lua.OpenBase, lua.StringLibName: lua.OpenString, lua.TabLibName: lua.OpenTable, lua.MathLibName: lua.OpenMath,
+		lua.BaseLibName: lua.OpenBase, lua.StringLibName: lua.OpenString,
+		lua.TabLibName: lua.OpenTable, lua.MathLibName: lua.OpenMath,
 	} {
 		l.Push(l.NewFunction(open))
 		l.Push(lua.LString(name))
@@ -115,10 +117,13 @@ func (s *Server) lua() *lua.LState {
 // not nothing, which is no argument for another function; string.find begins behind the end at the
 // end; and tonumber reads what C's strtod does.
 func mend(l *lua.LState) {
-	str := l.GetGlobal(lua.StringLibName).(*lua.LTable)           //nolint:errcheck,forcetypeassert // just opened
-	match := str.RawGetString("match").(*lua.LFunction).GFunction //nolint:errcheck,forcetypeassert // as str
+	//nolint:errcheck,forcetypeassert // just opened
+	str := l.GetGlobal(lua.StringLibName).(*lua.LTable)
+	//nolint:errcheck,forcetypeassert // as str
+	match := str.RawGetString("match").(*lua.LFunction).GFunction
 	str.RawSetString("match", l.NewFunction(func(l *lua.LState) int { return max(match(l), 1) }))
-	find := str.RawGetString("find").(*lua.LFunction).GFunction //nolint:errcheck,forcetypeassert // as str
+	//nolint:errcheck,forcetypeassert // as str
+	find := str.RawGetString("find").(*lua.LFunction).GFunction
 	str.RawSetString("find", l.NewFunction(func(l *lua.LState) int {
 		if end := len(l.CheckString(1)) + 1; l.OptInt(3, 1) > end {
 			l.Replace(3, lua.LNumber(end))
@@ -153,11 +158,13 @@ func (s *Server) call(l *lua.LState) lua.LValue {
 		case lua.LNumber:
 			args[i] = digits(float64(v))
 		default:
-			return toLua(l, Error("ERR Lua redis lib command arguments must be strings or integers"))
+			return toLua(l, Error("ERR Lua redis lib command arguments must be "+
+				"strings or integers"))
 		}
 	}
 	if len(args) == 0 {
-		return toLua(l, Error("ERR Please specify at least one argument for this redis.call() call"))
+		return toLua(l, Error("ERR Please specify at least one argument for this "+
+			"redis.call() call"))
 	}
 	return toLua(l, s.command(args))
 }

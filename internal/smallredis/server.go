@@ -21,8 +21,8 @@ type Server struct {
 	ID      string           // its replication id, in hex
 	Cover   *Cover           // counts what scripts run; nil: nothing does
 
-	// Slot returns what the server knows of the slot of a key, nil if it simply has it. Without it there is
-	// no cluster.
+	// Slot returns what the server knows of the slot of a key, nil if it simply has it. Without it
+	// there is no cluster.
 	Slot func(key string) *Slot
 
 	// Publish delivers a message to those who subscribe, and returns how many they are.
@@ -84,8 +84,8 @@ func (s *Server) Journal() {
 	s.journal = append(s.journal, has)
 }
 
-// Written returns how many entries the journal has: what was there at first, and one for each script or
-// command that wrote.
+// Written returns how many entries the journal has: what was there at first, and one for each
+// script or command that wrote.
 func (s *Server) Written() int { return len(s.journal) }
 
 // Follow returns what a replica has that has received the first n entries of the journal: an empty
@@ -208,7 +208,8 @@ func (s *Server) command(args []string) any {
 	case !known:
 		return Error(fmt.Sprintf("ERR unknown command '%s', with args beginning with: ", name))
 	case len(args) < least:
-		return Error(fmt.Sprintf("ERR wrong number of arguments for '%s' command", strings.ToLower(name)))
+		return Error(fmt.Sprintf("ERR wrong number of arguments for '%s' command",
+			strings.ToLower(name)))
 	}
 	switch name {
 	case "PING":
@@ -391,7 +392,8 @@ func (s *Server) set(key, text string, options []string) any {
 			return syntax
 		}
 	}
-	if (keepTTL || at != 0) && px != 0 || keepTTL && at != 0 || nx && xx || old != nil && (nx || xx) {
+	if (keepTTL || at != 0) && px != 0 || keepTTL && at != 0 || nx && xx ||
+		old != nil && (nx || xx) {
 		return syntax
 	}
 	v := s.get(key)
@@ -429,5 +431,6 @@ func (s *Server) info() string {
 	if s.Replica {
 		role = "slave"
 	}
-	return "# Replication\r\nrole:" + role + "\r\nmaster_replid:" + s.ID + "\r\n# Memory\r\nmaxmemory_policy:noeviction\r\n"
+	return "# Replication\r\nrole:" + role + "\r\nmaster_replid:" + s.ID +
+		"\r\n# Memory\r\nmaxmemory_policy:noeviction\r\n"
 }

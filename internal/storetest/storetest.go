@@ -26,7 +26,10 @@ func Key(t testing.TB) string {
 
 // Claim is a fresh claim on key.
 func Claim(key string) backend.Claim {
-	return backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: 30 * time.Second, Meta: backend.Meta{Service: "test"}}
+	return backend.Claim{
+		Key: key, Owner: backend.NewOwner(), TTL: 30 * time.Second,
+		Meta: backend.Meta{Service: "test"},
+	}
 }
 
 // Acquired is a TryAcquire that must succeed.
@@ -115,7 +118,8 @@ func Quick(t testing.TB, d time.Duration) context.Context {
 func Opened[B backend.Backend](t testing.TB, url string) B {
 	t.Helper()
 	b, err := backend.Open(t.Context(), url)
-	for start := time.Now(); errors.Is(err, backend.ErrUnavailable) && time.Since(start) < Patience &&
+	for start := time.Now(); errors.Is(err, backend.ErrUnavailable) &&
+		time.Since(start) < Patience &&
 		strings.Contains(url, "request_timeout="); { // short for a busy machine
 		b, err = backend.Open(t.Context(), url)
 	}

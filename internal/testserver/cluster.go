@@ -26,8 +26,10 @@ func Cluster(t testing.TB, opts ...Option) *ClusterSet {
 	if cfg.tls || cfg.port != 0 {
 		t.Fatalf("testserver: Cluster supports neither WithTLS nor WithPort")
 	}
-	base := WithArgs("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0")
-	set := &ClusterSet{Nodes: Redises(t, primaries*(1+cfg.replicas), append([]Option{base}, opts...)...)}
+	base := WithArgs("--cluster-enabled", "yes", "--cluster-node-timeout", "2000",
+		"--repl-diskless-sync-delay", "0")
+	set := &ClusterSet{Nodes: Redises(t, primaries*(1+cfg.replicas),
+		append([]Option{base}, opts...)...)}
 	if err := set.create(t, cfg); err != nil {
 		t.Fatalf("testserver: create cluster: %v", err)
 	}
@@ -69,7 +71,10 @@ func (s *ClusterSet) complete(replicas int) error {
 		if err != nil {
 			return err
 		}
-		for _, fact := range []string{"cluster_state:ok", fmt.Sprintf("cluster_known_nodes:%d\r", len(s.Nodes))} {
+		for _, fact := range []string{
+			"cluster_state:ok",
+			fmt.Sprintf("cluster_known_nodes:%d\r", len(s.Nodes)),
+		} {
 			if !strings.Contains(fmt.Sprint(info), fact) {
 				return fmt.Errorf("node %s does not say %q:\n%v", node.Addr(), fact, info)
 			}
@@ -123,7 +128,8 @@ func (s *ClusterSet) Move(t testing.TB, key string, from, to *Server) {
 	t.Helper()
 	end := s.BeginMove(t, key, from, to)
 	for {
-		reply, err := from.Do("CLUSTER", "GETKEYSINSLOT", to.MustDo("CLUSTER", "KEYSLOT", key), "100")
+		reply, err := from.Do("CLUSTER", "GETKEYSINSLOT", to.MustDo("CLUSTER", "KEYSLOT", key),
+			"100")
 		keys, _ := reply.([]any)
 		if err != nil {
 			t.Fatalf("testserver: move: %v", err)
@@ -138,8 +144,8 @@ func (s *ClusterSet) Move(t testing.TB, key string, from, to *Server) {
 	end()
 }
 
-// BeginMove has both servers know that the slot of key moves. Its keys stay where they are, see MoveKey,
-// and end gives the slot to the other server.
+// BeginMove has both servers know that the slot of key moves. Its keys stay where they are, see
+// MoveKey, and end gives the slot to the other server.
 func (s *ClusterSet) BeginMove(t testing.TB, key string, from, to *Server) (end func()) {
 	t.Helper()
 	slot := to.MustDo("CLUSTER", "KEYSLOT", key)
@@ -147,7 +153,8 @@ func (s *ClusterSet) BeginMove(t testing.TB, key string, from, to *Server) (end 
 	to.MustDo("CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
 	from.MustDo("CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
 	return func() {
-		to.MustDo("CLUSTER", "SETSLOT", slot, "NODE", toID) // who has it now knows first, so that it is never nobody's
+		// Who has it now knows first, so that it is never nobody's.
+		to.MustDo("CLUSTER", "SETSLOT", slot, "NODE", toID)
 		from.MustDo("CLUSTER", "SETSLOT", slot, "NODE", toID)
 	}
 }
@@ -155,7 +162,8 @@ func (s *ClusterSet) BeginMove(t testing.TB, key string, from, to *Server) (end 
 // MoveKey moves one key of a slot that moves.
 func (s *ClusterSet) MoveKey(t testing.TB, key string, from, to *Server) {
 	t.Helper()
-	if _, err := from.Do("MIGRATE", "127.0.0.1", fmt.Sprint(to.Port()), key, "0", "5000", "REPLACE"); err != nil {
+	if _, err := from.Do("MIGRATE", "127.0.0.1", fmt.Sprint(to.Port()), key, "0", "5000",
+		"REPLACE"); err != nil {
 		t.Fatalf("testserver: move %v: %v", key, err)
 	}
 }

@@ -60,6 +60,7 @@ func (s *Server) Cont() {
 func (s *Server) refuseIfShared(verb string) {
 	s.tb.Helper()
 	if s.shared {
-		s.tb.Fatalf("testserver: %s on the shared server would break other tests: use Redis(t)", verb)
+		s.tb.Fatalf("testserver: %s on the shared server would break other tests: use Redis(t)",
+			verb)
 	}
 }

@@ -2,7 +2,7 @@
 // and their clients.
 //
 //	srv := testserver.Redis(t)              // one redis-server for this test
-//	srv := testserver.SharedRedis(t)        // one for all tests of the binary: keep apart by key prefix
+//	srv := testserver.SharedRedis(t)        // one for all tests of the binary, each with its keys
 //	set := testserver.Sentinel(t)           // a primary, two replicas, three sentinels
 //	set := testserver.Cluster(t)            // three primaries
 //	p   := testserver.NewProxy(t, srv.Addr()) // a TCP proxy that holds, delays, swallows and cuts

@@ -59,7 +59,8 @@ func prepareEtcd(t testing.TB, name string, cfg config) *EtcdMember {
 		if m.cfg.program, err = EtcdProgram("etcd"); err != nil {
 			t.Fatal(err)
 		}
-		m.cfg.args = append([]string{"--unsafe-no-fsync"}, m.cfg.args...) // a killed process loses nothing by it
+		// A killed process loses nothing by it.
+		m.cfg.args = append([]string{"--unsafe-no-fsync"}, m.cfg.args...)
 	}
 	if m.cfg.port == 0 {
 		m.cfg.port, err = freePort()
@@ -115,14 +116,17 @@ func (m *EtcdMember) launch() error {
 
 func (m *EtcdMember) args() []string {
 	args := []string{
-		"--name", m.name, "--data-dir", filepath.Join(m.dir, "data"), "--log-level", "error", "--logger", "zap",
+		"--name", m.name, "--data-dir", filepath.Join(m.dir, "data"), "--log-level", "error",
+		"--logger", "zap",
 		"--listen-client-urls", m.URL(), "--advertise-client-urls", m.URL(),
 		"--listen-peer-urls", m.peerURL(), "--initial-advertise-peer-urls", m.peerURL(),
 		"--initial-cluster", m.initial, "--initial-cluster-state", m.state,
-		"--heartbeat-interval", "50", "--election-timeout", "500", // the shortest lease is one and a half of it, rounded up
+		// the shortest lease is one and a half of it, rounded up
+		"--heartbeat-interval", "50", "--election-timeout", "500",
 	}
 	if m.TLS != nil {
-		args = append(args, "--cert-file", m.TLS.serverCert, "--key-file", m.TLS.serverKey) // with a trusted CA it would demand client certificates
+		// With a trusted CA it would demand client certificates.
+		args = append(args, "--cert-file", m.TLS.serverCert, "--key-file", m.TLS.serverKey)
 	}
 	return append(args, m.cfg.args...)
 }
@@ -169,7 +173,8 @@ func (m *EtcdMember) post(path string, request, into any, token string) error {
 		transport.TLSClientConfig = m.TLS.Config
 	}
 	client := &http.Client{Transport: transport, Timeout: 2 * time.Second}
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, m.URL()+path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, m.URL()+path,
+		bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ const (
 	etcdRoot, rootPassword = "root", "s3cret-root"
 )
 
-// tokenArgs are the arguments of members that hand out tokens of a kind. The keys of JWTs are files in
-// dir.
+// tokenArgs are the arguments of members that hand out tokens of a kind. The keys of JWTs are files
+// in dir.
 func tokenArgs(kind, dir string) ([]string, error) {
 	args := []string{"--bcrypt-cost", "4"} // the least: each log-in compares a password
 	switch kind {
@@ -41,7 +41,8 @@ func tokenArgs(kind, dir string) ([]string, error) {
 	if err := writePEM(known, "PUBLIC KEY", public); err != nil {
 		return nil, err
 	}
-	return append(args, "--auth-token", "jwt,pub-key="+known+",priv-key="+private+",sign-method=RS256,ttl=10m"), nil
+	return append(args, "--auth-token",
+		"jwt,pub-key="+known+",priv-key="+private+",sign-method=RS256,ttl=10m"), nil
 }
 
 // enableAuth makes the users and has every member ask for them.
@@ -55,7 +56,10 @@ func (s *EtcdSet) enableAuth() error {
 		{"user/add", body{"name": etcdRoot, "password": rootPassword}},
 		{"user/add", body{"name": etcdUser, "password": etcdPassword}},
 		{"role/add", body{"name": "locks"}},
-		{"role/grant", body{"name": "locks", "perm": body{"permType": "READWRITE", "key": all, "range_end": all}}},
+		{"role/grant", body{
+			"name": "locks",
+			"perm": body{"permType": "READWRITE", "key": all, "range_end": all},
+		}},
 		{"user/grant", body{"user": etcdRoot, "role": "root"}},
 		{"user/grant", body{"user": etcdUser, "role": "locks"}},
 		{"enable", body{}},
@@ -81,7 +85,8 @@ func (m *EtcdMember) Userinfo() string {
 // login logs root in anew and keeps the token. It takes a majority.
 func (m *EtcdMember) login() (token string, err error) {
 	var reply struct{ Token string }
-	err = m.post("/v3/auth/authenticate", map[string]string{"name": etcdRoot, "password": rootPassword}, &reply, "")
+	err = m.post("/v3/auth/authenticate",
+		map[string]string{"name": etcdRoot, "password": rootPassword}, &reply, "")
 	m.token.Store(reply.Token)
 	return reply.Token, err
 }

@@ -19,14 +19,16 @@ func TestEtcdKnowsUsers(t *testing.T) {
 		t.Run(token, func(t *testing.T) {
 			t.Parallel()
 			set := testserver.EtcdCluster(t, 3, testserver.WithEtcdAuth(token))
-			if user, password, ok := strings.Cut(strings.TrimSuffix(set.Userinfo(), "@"), ":"); !ok || user == "" || password == "" {
+			if user, password, ok := strings.Cut(strings.TrimSuffix(set.Userinfo(), "@"),
+				":"); !ok || user == "" || password == "" {
 				t.Errorf("Userinfo = %q", set.Userinfo())
 			}
 			leader, follower := set.Leader(t)
 			if leader == follower {
 				t.Error("a leader that follows")
 			}
-			reply, err := http.Post(follower.URL()+"/v3/kv/range", "application/json", strings.NewReader(`{"key":"AA=="}`))
+			reply, err := http.Post(follower.URL()+"/v3/kv/range", "application/json",
+				strings.NewReader(`{"key":"AA=="}`))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +45,9 @@ func TestEtcdKnowsUsers(t *testing.T) {
 			set.Rejoin(t, follower)
 		})
 	}
-	if text := failing(t, func(t testing.TB) { testserver.Etcd(t, testserver.WithEtcdAuth("none")) }); !strings.Contains(text, `no kind of token: "none"`) {
+	if text := failing(t, func(t testing.TB) {
+		testserver.Etcd(t, testserver.WithEtcdAuth("none"))
+	}); !strings.Contains(text, `no kind of token: "none"`) {
 		t.Errorf("failed with %q", text)
 	}
 }

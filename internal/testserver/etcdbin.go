@@ -50,7 +50,8 @@ func buildEtcd(src, pkg, path string) error {
 		return err
 	}
 	fresh := fmt.Sprintf("%s.%d", path, os.Getpid())
-	cmd := exec.CommandContext(context.Background(), "go", "build", "-ldflags=-s -w", "-o", fresh, pkg)
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-ldflags=-s -w", "-o", fresh,
+		pkg)
 	cmd.Dir = src
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -72,7 +73,8 @@ func etcdSource() (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", fmt.Errorf("testserver: there is no internal/etcdd above the working directory")
+			return "", fmt.Errorf("testserver: there is no internal/etcdd above the " +
+				"working directory")
 		}
 		dir = parent
 	}

@@ -57,8 +57,8 @@ func (s *EtcdSet) Addrs() (addrs []string) {
 	return addrs
 }
 
-// Userinfo is what the URL of a client needs before the addresses: "user:password@" of a user who may
-// read and write all keys, and nothing else, and "" if the cluster knows no users.
+// Userinfo is what the URL of a client needs before the addresses: "user:password@" of a user who
+// may read and write all keys, and nothing else, and "" if the cluster knows no users.
 func (s *EtcdSet) Userinfo() string { return s.Members[0].Userinfo() }
 
 // Leader returns the member that leads, as the others say it, and a follower. It waits until there
@@ -101,10 +101,12 @@ func (s *EtcdSet) Rejoin(t testing.TB, m *EtcdMember) {
 		}
 	}
 	await(t, "member to be removed", func() error {
-		return other.Post("/v3/cluster/member/remove", map[string]string{"ID": status.Header.MemberID}, nil)
+		return other.Post("/v3/cluster/member/remove",
+			map[string]string{"ID": status.Header.MemberID}, nil)
 	})
 	await(t, "member to be added", func() error {
-		return other.Post("/v3/cluster/member/add", map[string][]string{"peerURLs": {m.peerURL()}}, nil)
+		return other.Post("/v3/cluster/member/add", map[string][]string{"peerURLs": {m.peerURL()}},
+			nil)
 	})
 	if err := m.wipe(); err != nil {
 		t.Fatalf("testserver: rejoin: %v", err)

@@ -46,6 +46,8 @@ func (r *recordingTB) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-func (r *recordingTB) Logf(format string, args ...any) { fmt.Fprintf(&r.text, format+"\n", args...) }
-func (r *recordingTB) Failed() bool                    { return r.failed }
-func (r *recordingTB) Cleanup(fn func())               { r.cleanups = append(r.cleanups, fn) }
+func (r *recordingTB) Logf(format string, args ...any) {
+	fmt.Fprintf(&r.text, format+"\n", args...)
+}
+func (r *recordingTB) Failed() bool      { return r.failed }
+func (r *recordingTB) Cleanup(fn func()) { r.cleanups = append(r.cleanups, fn) }

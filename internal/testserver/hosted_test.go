@@ -33,7 +33,8 @@ func TestHostedSaysWhyAServerDoesNotStart(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("HOLDFAST_REDIS_SERVER", "")
 	err := Hosted(func(t testing.TB) error { Redis(t); return nil })
-	if !errors.Is(err, exec.ErrNotFound) && (err == nil || !strings.Contains(err.Error(), "redis-server")) {
+	if !errors.Is(err, exec.ErrNotFound) &&
+		(err == nil || !strings.Contains(err.Error(), "redis-server")) {
 		t.Errorf("Hosted = %v", err)
 	}
 }

@@ -36,13 +36,17 @@ type inbound struct {
 const inFlight = 1024
 
 func newLink(p *Proxy, client *net.TCPConn) *link {
-	return &link{proxy: p, client: client, requests: make(chan inbound, inFlight), done: make(chan struct{})}
+	return &link{
+		proxy: p, client: client, requests: make(chan inbound, inFlight),
+		done: make(chan struct{}),
+	}
 }
 
 func (l *link) start() {
 	l.proxy.tasks.Go(l.read)
 	l.proxy.tasks.Go(l.forward)
-	l.proxy.tasks.Go(func() { // forgets the link when it is cut, by whomever, without the locks that they hold
+	// Forgets the link when it is cut, by whomever, without the locks that they hold.
+	l.proxy.tasks.Go(func() {
 		<-l.done
 		l.proxy.remove(l)
 	})
@@ -75,7 +79,8 @@ func (l *link) read() {
 	if err != nil {
 		return
 	}
-	l.resp = first[0] == '*' // no other protocol that we know begins so: TLS with 0x16, HTTP/2 with P
+	// No other protocol that we know begins so: TLS with 0x16, HTTP/2 with P.
+	l.resp = first[0] == '*'
 	for {
 		bytes, err := l.next(br)
 		if err != nil {

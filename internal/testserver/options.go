@@ -48,8 +48,8 @@ func WithEach(option func() Option) Option { return func(c *config) { c.each = o
 func WithReplicas(n int) Option { return func(c *config) { c.replicas = n } }
 
 // WithEtcdAuth has an etcd know users. Whoever logs in is handed a token: a "simple" one, which a
-// member draws and the others learn of, or a "jwt", which is signed and good for ten minutes. With ""
-// it knows no users. WithArgs("--auth-token-ttl", "5") has it forget simple tokens that were not used
-// for five seconds. A log-in takes the server less time than it would elsewhere. See
+// member draws and the others learn of, or a "jwt", which is signed and good for ten minutes. With
+// "" it knows no users. WithArgs("--auth-token-ttl", "5") has it forget simple tokens that were not
+// used for five seconds. A log-in takes the server less time than it would elsewhere. See
 // [EtcdSet.Userinfo].
 func WithEtcdAuth(token string) Option { return func(c *config) { c.auth = token } }

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// A PostgresServer is a PostgreSQL that outlives no test. Its methods are the test's to call, from its goroutine.
+// A PostgresServer is a PostgreSQL that outlives no test. Its methods are the test's to call, from
+// its goroutine.
 type PostgresServer struct {
 	tb        testing.TB
 	bin, data string
@@ -24,8 +25,8 @@ type PostgresServer struct {
 
 // Postgres starts a PostgreSQL for the user postgres without a password, which is up when Postgres
 // returns, and ended when the test ends. It writes nothing through to a disk, unless args, as
-// "-c", "fsync=on", say so. Debian keeps the programs out of PATH, under /usr/lib/postgresql. They refuse to
-// work for root: then they run as the user postgres, whom Debian's package makes.
+// "-c", "fsync=on", say so. Debian keeps the programs out of PATH, under /usr/lib/postgresql. They
+// refuse to work for root: then they run as the user postgres, whom Debian's package makes.
 func Postgres(t testing.TB, args ...string) *PostgresServer {
 	t.Helper()
 	bin, err := postgresPrograms()
@@ -67,8 +68,8 @@ func (s *PostgresServer) URL() string {
 // Addr is 127.0.0.1:port.
 func (s *PostgresServer) Addr() string { return loopback(s.port) }
 
-// Kill ends the server as a crash would: nothing is written that was not, and the next start recovers. It
-// returns when the server is gone. Killing a dead one does nothing.
+// Kill ends the server as a crash would: nothing is written that was not, and the next start
+// recovers. It returns when the server is gone. Killing a dead one does nothing.
 func (s *PostgresServer) Kill() {
 	if s.proc != nil {
 		s.proc.quit()
@@ -99,9 +100,11 @@ func (s *PostgresServer) initialize(dir string) (err error) {
 
 // launch starts the server and waits until it serves.
 func (s *PostgresServer) launch() (err error) {
-	s.proc, err = startProcessAs(s.as, s.log.file, filepath.Join(s.bin, "postgres"), append([]string{
-		"-D", s.data, "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-c", "unix_socket_directories=", "-c", "fsync=off",
-	}, s.args...)...)
+	s.proc, err = startProcessAs(s.as, s.log.file, filepath.Join(s.bin, "postgres"),
+		append([]string{
+			"-D", s.data, "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-c",
+			"unix_socket_directories=", "-c", "fsync=off",
+		}, s.args...)...)
 	if err != nil {
 		return err
 	}

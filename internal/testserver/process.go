@@ -24,7 +24,9 @@ func startProcess(log *os.File, program string, args ...string) (*process, error
 }
 
 // startProcessAs is startProcess with attributes that contain those of dieWithParent.
-func startProcessAs(attr *syscall.SysProcAttr, log *os.File, program string, args ...string) (*process, error) {
+func startProcessAs(attr *syscall.SysProcAttr, log *os.File, program string,
+	args ...string,
+) (*process, error) {
 	return startCommand(attr, log, exec.Command(program, args...))
 }
 

@@ -7,11 +7,14 @@ import (
 )
 
 // dieWithParent has the kernel kill the child when the thread that forks it ends, even by SIGKILL.
-func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+func dieWithParent() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}
 
-// favoured has what start starts go before the tests where both want to run, if we may: a server that
-// waits for the CPU behind the tests of other packages shows nothing of what it is to show, and leases
-// of a second end meanwhile. Figures are measured without. The goroutine has its thread to itself.
+// favoured has what start starts go before the tests where both want to run, if we may: a server
+// that waits for the CPU behind the tests of other packages shows nothing of what it is to show,
+// and leases of a second end meanwhile. Figures are measured without. The goroutine has its thread
+// to itself.
 func favoured(start func()) {
 	before, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
 	if err != nil || !testing.Testing() {
@@ -31,7 +34,8 @@ func awaitStopped(pid int) error {
 	const pPID, wStopped = 1, 2
 	var info [128]byte // siginfo_t, not looked at
 	for {
-		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, pPID, uintptr(pid), uintptr(unsafe.Pointer(&info)), wStopped, 0, 0)
+		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, pPID, uintptr(pid),
+			uintptr(unsafe.Pointer(&info)), wStopped, 0, 0)
 		switch errno {
 		case 0, syscall.ECHILD:
 			return nil

@@ -32,10 +32,14 @@ func TestProxyCutsBeforeTheRequest(t *testing.T) {
 
 func TestProxyExecutesThenCuts(t *testing.T) {
 	s, p := proxied(t)
-	p.Set(testserver.Fault{Mode: testserver.ExecuteThenCut, Match: testserver.Containing("INCR", "k"), Next: 2})
+	p.Set(testserver.Fault{
+		Mode:  testserver.ExecuteThenCut,
+		Match: testserver.Containing("INCR", "k"), Next: 2,
+	})
 	for range 2 {
 		c := dial(t, p.Addr())
-		c.send("PING", "INCR k") // the reply of an earlier request in the pipeline is not the one that is lost
+		// The reply of an earlier request in the pipeline is not the one that is lost.
+		c.send("PING", "INCR k")
 		c.want("+PONG")
 		c.wantEnd()
 	}
@@ -63,7 +67,10 @@ func TestProxyExecutesThenCutsWhatIsNotRESP(t *testing.T) {
 
 func TestProxyDelays(t *testing.T) {
 	const d = 60 * time.Millisecond
-	for name, mode := range map[string]testserver.Mode{"request": testserver.Delay, "reply": testserver.DelayReply} {
+	for name, mode := range map[string]testserver.Mode{
+		"request": testserver.Delay,
+		"reply":   testserver.DelayReply,
+	} {
 		t.Run(name, func(t *testing.T) {
 			s, p := proxied(t)
 			p.Set(testserver.Fault{Mode: mode, Match: testserver.Containing("INCR"), Delay: d})
@@ -72,7 +79,8 @@ func TestProxyDelays(t *testing.T) {
 			c.send("INCR k", "INCR k", "INCR k")
 			p.Await(func(c testserver.Counts) bool { return c.Delayed > 0 })
 			executed := s.MustDo("EXISTS", "k") == "1"
-			if early := time.Since(begin) < d; early && executed != (mode == testserver.DelayReply) {
+			if early := time.Since(begin) < d; early &&
+				executed != (mode == testserver.DelayReply) {
 				t.Errorf("executed early: %v", executed)
 			}
 			c.want(":1", ":2", ":3")
@@ -95,7 +103,8 @@ func TestProxyHalfOpenNeverRecovers(t *testing.T) {
 	other.send("PING")
 	other.want("+PONG")
 	p.Pass()
-	c.send("SET k v") // a stream that lost a part cannot go on, or replies would meet the wrong requests
+	// A stream that lost a part cannot go on, or replies would meet the wrong requests.
+	c.send("SET k v")
 	p.Await(func(c testserver.Counts) bool { return c.Swallowed == 2 })
 	c.wantSilence()
 	if got, _ := s.Do("GET", "k"); got != nil {

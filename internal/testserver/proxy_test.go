@@ -112,7 +112,10 @@ func TestProxyHoldsTheConfirmationOfASubscription(t *testing.T) {
 			for line := ""; line != "+PONG\r\n"; {
 				line, _ = c.br.ReadString('\n')
 			}
-			p.Set(testserver.Fault{Mode: testserver.HoldReply, Match: testserver.Containing("SUBSCRIBE")})
+			p.Set(testserver.Fault{
+				Mode:  testserver.HoldReply,
+				Match: testserver.Containing("SUBSCRIBE"),
+			})
 			c.send("PING")
 			_, _ = c.br.ReadString('\n')
 			c.send("SUBSCRIBE ch")

@@ -142,7 +142,8 @@ func (s *Server) answers(proc *process) error {
 		return err
 	}
 	info, err := s.Do("INFO", "server")
-	if err == nil && !strings.Contains(fmt.Sprint(info), fmt.Sprintf("\r\nprocess_id:%d\r\n", proc.pid())) {
+	if err == nil && !strings.Contains(fmt.Sprint(info),
+		fmt.Sprintf("\r\nprocess_id:%d\r\n", proc.pid())) {
 		err = fmt.Errorf("port %d belongs to another server", s.cfg.port)
 	}
 	return err
@@ -150,7 +151,10 @@ func (s *Server) answers(proc *process) error {
 
 func (s *Server) args() []string {
 	if s.cfg.sentinel != "" {
-		return []string{s.cfg.sentinel, "--sentinel", "--bind", "127.0.0.1", "--port", fmt.Sprint(s.cfg.port), "--dir", s.cfg.dir}
+		return []string{
+			s.cfg.sentinel, "--sentinel", "--bind", "127.0.0.1", "--port",
+			fmt.Sprint(s.cfg.port), "--dir", s.cfg.dir,
+		}
 	}
 	args := []string{"--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.cfg.dir}
 	if s.TLS == nil {
@@ -213,8 +217,8 @@ func (s *Server) Do(args ...string) (any, error) {
 	return ask(conn, &r, args...)
 }
 
-// Connect returns what is like Do on one connection, which is kept until the test ends: for a server
-// that lets nobody in. It is not for concurrent use.
+// Connect returns what is like Do on one connection, which is kept until the test ends: for a
+// server that lets nobody in. It is not for concurrent use.
 func (s *Server) Connect() (do func(args ...string) (any, error)) {
 	s.tb.Helper()
 	conn, err := s.dial(time.Now().Add(commandLimit))

@@ -28,11 +28,13 @@ func TestRedisAnswers(t *testing.T) {
 	if got, err := s.Do("GET", "none"); got != nil || err != nil {
 		t.Errorf("GET none = %v, %v; want nil", got, err)
 	}
-	if got, err := s.Do("EVAL", "return {1, 'a', {}}", "0"); fmt.Sprint(got) != "[1 a []]" || err != nil {
+	if got, err := s.Do("EVAL", "return {1, 'a', {}}", "0"); fmt.Sprint(got) != "[1 a []]" ||
+		err != nil {
 		t.Errorf("EVAL = %v, %v", got, err)
 	}
 	var refusal testserver.ReplyError
-	if _, err := s.Do("LPUSH", "k", "x"); !errors.As(err, &refusal) || !strings.HasPrefix(refusal.Error(), "WRONGTYPE") {
+	if _, err := s.Do("LPUSH", "k", "x"); !errors.As(err, &refusal) ||
+		!strings.HasPrefix(refusal.Error(), "WRONGTYPE") {
 		t.Errorf("LPUSH = %v", err)
 	}
 	if want := "redis://" + s.Addr(); s.URL() != want {
@@ -104,7 +106,8 @@ func TestRedisStopAndCont(t *testing.T) {
 
 func TestRedisOptions(t *testing.T) {
 	t.Parallel()
-	s := testserver.Redis(t, testserver.WithPassword("p@ss/word"), testserver.WithArgs("--maxmemory", "7mb"))
+	s := testserver.Redis(t, testserver.WithPassword("p@ss/word"),
+		testserver.WithArgs("--maxmemory", "7mb"))
 	if got := s.MustDo("CONFIG", "GET", "maxmemory"); got != "[maxmemory 7340032]" {
 		t.Errorf("maxmemory = %s", got)
 	}
@@ -165,7 +168,8 @@ func TestSharedRedisIsOneAndCannotBeBroken(t *testing.T) {
 		t.Errorf("two shared servers: %d, %d", a.PID(), b.PID())
 	}
 	for name, break_ := range map[string]func(*testserver.Server){
-		"Kill": (*testserver.Server).Kill, "Restart": (*testserver.Server).Restart, "Stop": (*testserver.Server).Stop,
+		"Kill": (*testserver.Server).Kill, "Restart": (*testserver.Server).Restart,
+		"Stop": (*testserver.Server).Stop,
 	} {
 		f := failing(t, func(t testing.TB) { break_(testserver.SharedRedis(t)) })
 		if !strings.Contains(f, name+" on the shared server") {
@@ -176,7 +180,9 @@ func TestSharedRedisIsOneAndCannotBeBroken(t *testing.T) {
 }
 
 func TestFailuresAreFatalAndSayWhy(t *testing.T) {
-	wrong := failing(t, func(t testing.TB) { testserver.Redis(t, testserver.WithArgs("--no-such-setting", "1")) })
+	wrong := failing(t, func(t testing.TB) {
+		testserver.Redis(t, testserver.WithArgs("--no-such-setting", "1"))
+	})
 	if !strings.Contains(wrong, "no-such-setting") {
 		t.Errorf("a wrong setting failed with %q: the server's own words are missing", wrong)
 	}

@@ -10,9 +10,10 @@ import (
 )
 
 // A SentinelSet is a primary with two replicas, watched by three sentinels of which two must agree
-// (quorum 2). A primary is taken for dead after 2 s of silence, as a busy machine may stand still for
-// less; a new one is named about 3.5 s after a SIGKILL. One that was only stopped remains a primary for
-// some seconds after Cont, until the sentinels tell it otherwise: a split brain to test with.
+// (quorum 2). A primary is taken for dead after 2 s of silence, as a busy machine may stand still
+// for less; a new one is named about 3.5 s after a SIGKILL. One that was only stopped remains a
+// primary for some seconds after Cont, until the sentinels tell it otherwise: a split brain to test
+// with.
 type SentinelSet struct {
 	Name      string    // the name that the sentinels know the primary by
 	Primary   *Server   // the first primary; see Current
@@ -40,7 +41,9 @@ func Sentinel(t testing.TB, opts ...Option) *SentinelSet {
 	of := WithArgs("--replicaof", "127.0.0.1", fmt.Sprint(set.Primary.Port()))
 	set.Replicas = Redises(t, 2, append(opts, of)...)
 	// Sentinels ask a server for its replicas when they first meet it, and then every ten seconds.
-	await(t, "replicas in sync", func() error { return replicasOnline(set.Primary, len(set.Replicas)) })
+	await(t, "replicas in sync", func() error {
+		return replicasOnline(set.Primary, len(set.Replicas))
+	})
 	set.Primary.MustDo("PUBLISH", "testserver", "follow")
 	await(t, "replicas that follow", set.following)
 	for range sentinelCount {
@@ -90,7 +93,10 @@ func (s *SentinelSet) complete() error {
 			return err
 		}
 		known := fmt.Sprint(primary, replicas)
-		for _, fact := range []string{" flags master ", " num-slaves 2 ", " num-other-sentinels 2 "} {
+		for _, fact := range []string{
+			" flags master ", " num-slaves 2 ",
+			" num-other-sentinels 2 ",
+		} {
 			if !strings.Contains(known, fact) {
 				return fmt.Errorf("sentinel %s does not say%sin %s", node.Addr(), fact, known)
 			}

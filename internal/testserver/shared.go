@@ -28,7 +28,10 @@ func SharedRedis(t testing.TB) *Server {
 	// Each test has a view of its own, so that its failures are its own and print its own part of
 	// the log.
 	all := shared.server
-	s := &Server{TLS: all.TLS, tb: t, cfg: all.cfg, log: all.log.mark(), shared: true, proc: all.current()}
+	s := &Server{
+		TLS: all.TLS, tb: t, cfg: all.cfg, log: all.log.mark(), shared: true,
+		proc: all.current(),
+	}
 	t.Cleanup(func() { s.printIfFailed(t) })
 	return s
 }

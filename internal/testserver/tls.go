@@ -30,8 +30,10 @@ type TLS struct {
 
 func (c *TLS) serverArgs(port int) []string {
 	return []string{
-		"--port", "0", "--tls-port", fmt.Sprint(port), "--tls-auth-clients", "optional", "--tls-replication", "yes",
-		"--tls-ca-cert-file", c.CAFile, "--tls-cert-file", c.serverCert, "--tls-key-file", c.serverKey,
+		"--port", "0", "--tls-port", fmt.Sprint(port), "--tls-auth-clients", "optional",
+		"--tls-replication", "yes",
+		"--tls-ca-cert-file", c.CAFile, "--tls-cert-file", c.serverCert, "--tls-key-file",
+		c.serverKey,
 	}
 }
 
@@ -40,7 +42,8 @@ func newTLS(dir string) (*TLS, error) {
 	c := &TLS{
 		CAFile:   filepath.Join(dir, "ca.pem"),
 		CertFile: filepath.Join(dir, "client.pem"), KeyFile: filepath.Join(dir, "client-key.pem"),
-		serverCert: filepath.Join(dir, "server.pem"), serverKey: filepath.Join(dir, "server-key.pem"),
+		serverCert: filepath.Join(dir, "server.pem"), serverKey: filepath.Join(dir,
+			"server-key.pem"),
 	}
 	ca, err := newAuthority(c.CAFile)
 	if err != nil {
@@ -58,7 +61,10 @@ func newTLS(dir string) (*TLS, error) {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.cert)
-	c.Config = &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	c.Config = &tls.Config{
+		RootCAs: roots, Certificates: []tls.Certificate{pair},
+		MinVersion: tls.VersionTLS12,
+	}
 	return c, nil
 }
 
@@ -73,7 +79,8 @@ func newAuthority(file string) (*authority, error) {
 		return nil, err
 	}
 	template := certificate("test authority")
-	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true,
+		x509.KeyUsageCertSign
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		return nil, err
@@ -93,7 +100,10 @@ func (a *authority) issue(name, certFile, keyFile string) error {
 	}
 	template := certificate(name)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{
+		x509.ExtKeyUsageServerAuth,
+		x509.ExtKeyUsageClientAuth,
+	}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	if err != nil {
@@ -112,7 +122,8 @@ func (a *authority) issue(name, certFile, keyFile string) error {
 // certificate is a template that is valid from an hour ago, as clocks of containers differ, for a
 // day.
 func certificate(name string) *x509.Certificate {
-	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62)) // fails only if the system has no randomness, then all else fails
+	// Fails only if the system has no randomness, then all else fails.
+	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
 	return &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),

@@ -12,7 +12,8 @@ import (
 func TestSentinelFailsOver(t *testing.T) {
 	t.Parallel()
 	set := testserver.Sentinel(t, testserver.WithPassword("pw"))
-	if !regexp.MustCompile(`^redis\+sentinel://:pw@(127\.0\.0\.1:\d+,){2}127\.0\.0\.1:\d+/mymaster$`).MatchString(set.URL()) {
+	const url = `^redis\+sentinel://:pw@(127\.0\.0\.1:\d+,){2}127\.0\.0\.1:\d+/mymaster$`
+	if !regexp.MustCompile(url).MatchString(set.URL()) {
 		t.Errorf("URL = %s", set.URL())
 	}
 	if now, err := set.Current(); now != set.Primary || err != nil {
@@ -30,7 +31,8 @@ func TestSentinelFailsOver(t *testing.T) {
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	set := testserver.Cluster(t)
-	if want := "redis+cluster://" + strings.Join(set.Addrs(), ","); len(set.Nodes) != 3 || set.URL() != want {
+	if want := "redis+cluster://" + strings.Join(set.Addrs(), ","); len(set.Nodes) != 3 ||
+		set.URL() != want {
 		t.Errorf("URL = %s", set.URL())
 	}
 	owners := map[*testserver.Server]bool{}

@@ -33,7 +33,8 @@ func (v Version) AtLeast(major, minor int) bool {
 func (s *Server) Version() Version {
 	s.tb.Helper()
 	info := s.MustDo("INFO", "server")
-	if v, ok := infoVersion(info, "valkey"); ok { // it also says redis_version, which is the one that it is compatible with
+	// It also says redis_version, which is the one that it is compatible with.
+	if v, ok := infoVersion(info, "valkey"); ok {
 		return v
 	}
 	v, ok := infoVersion(info, "redis")

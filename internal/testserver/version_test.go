@@ -45,7 +45,11 @@ func TestOnlyWhere(t *testing.T) {
 				t.Errorf("the test went on")
 			}
 		}()
-		testserver.OnlyWhere(t, server, func(testserver.Version) bool { return false }, "this is the test of it")
+		testserver.OnlyWhere(t, server, func(testserver.Version) bool {
+			return false
+		}, "this is the test of it")
 	})
-	testserver.OnlyWhere(t, server, func(v testserver.Version) bool { return v.AtLeast(6, 0) }, "all we support")
+	testserver.OnlyWhere(t, server, func(v testserver.Version) bool {
+		return v.AtLeast(6, 0)
+	}, "all we support")
 }

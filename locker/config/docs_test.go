@@ -24,7 +24,8 @@ func meaning(t *testing.T, fd field) string {
 	text, _ := schemaOf(t, fd)["description"].(string)
 	doc, ok := strings.CutSuffix(text, " Default: "+fd.def+".")
 	if !ok {
-		t.Errorf("schema.json says of %s %q, which does not end with its default, %s", fd.key, text, fd.def)
+		t.Errorf("schema.json says of %s %q, which does not end with its default, %s", fd.key, text,
+			fd.def)
 	}
 	return doc
 }
@@ -42,7 +43,8 @@ func table(t *testing.T) string {
 		if fd.list() {
 			kind = "list"
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", fd.key, fd.env(), kind, def, meaning(t, fd))
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", fd.key, fd.env(), kind, def,
+			meaning(t, fd))
 	}
 	return b.String()
 }
@@ -56,7 +58,8 @@ func TestDocs(t *testing.T) {
 	if !between.Match(data) {
 		t.Fatal("the page has no place for the table of keys")
 	}
-	want := between.ReplaceAllString(string(data), "${1}"+strings.ReplaceAll(table(t), "$", "$$")+"${2}")
+	want := between.ReplaceAllString(string(data), "${1}"+strings.ReplaceAll(table(t), "$", "$$")+
+		"${2}")
 	if want == string(data) {
 		return
 	}
@@ -75,7 +78,8 @@ func TestDocsExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("REDIS_PASSWORD", "p")
-	examples := regexp.MustCompile("(?s)```(?:yaml|json)\n(.*?)```").FindAllStringSubmatch(string(data), -1)
+	examples := regexp.MustCompile("(?s)```(?:yaml|json)\n(.*?)```").FindAllStringSubmatch(
+		string(data), -1)
 	if len(examples) < 5 {
 		t.Fatalf("found %d examples", len(examples))
 	}
@@ -107,7 +111,8 @@ func TestDocsErrors(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(string(data)) {
-		if reason := reasonIn(line); strings.HasPrefix(line, "config: ") && !slices.Contains(known, reason) {
+		if reason := reasonIn(line); strings.HasPrefix(line, "config: ") &&
+			!slices.Contains(known, reason) {
 			t.Errorf("no error says %q", reason)
 		}
 	}
@@ -122,9 +127,12 @@ func reasonIn(line string) string {
 // TestDefaultsAreDocumented holds the table to what the other packages have.
 func TestDefaultsAreDocumented(t *testing.T) {
 	for key, def := range map[string]string{
-		"ttl": "`" + locker.DefaultTTL.String() + "`", "wait.fallback": "`" + waiting.DefaultFallback.String() + "`",
-		"wait.passes": "`" + strconv.Itoa(waiting.DefaultPasses) + "`", "wait.pass_time": "`" + waiting.DefaultPassTime.String() + "`",
-		"wait.initial": "`" + waiting.DefaultInitial.String() + "`", "wait.max": "`" + waiting.DefaultMax.String() + "`",
+		"ttl": "`" + locker.DefaultTTL.String() + "`", "wait.fallback": "`" +
+			waiting.DefaultFallback.String() + "`",
+		"wait.passes": "`" + strconv.Itoa(waiting.DefaultPasses) + "`", "wait.pass_time": "`" +
+			waiting.DefaultPassTime.String() + "`",
+		"wait.initial": "`" + waiting.DefaultInitial.String() + "`", "wait.max": "`" +
+			waiting.DefaultMax.String() + "`",
 	} {
 		i := slices.IndexFunc(fields, func(fd field) bool { return fd.key == key })
 		if !strings.HasPrefix(fields[i].def, def) {

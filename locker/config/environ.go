@@ -32,7 +32,8 @@ func (l *loader) environment() {
 	}
 	for _, assignment := range os.Environ() {
 		variable, _, _ := strings.Cut(assignment, "=")
-		if name, ours := strings.CutPrefix(variable, envPrefix); ours && !slices.Contains(known, name) {
+		if name, ours := strings.CutPrefix(variable, envPrefix); ours &&
+			!slices.Contains(known, name) {
 			l.unknown(name, known)
 		}
 	}
@@ -51,7 +52,8 @@ var others = regexp.MustCompile(`^HOLDFAST_(KEY|TOKEN)$|_SERVICE_|_PORT($|_)`)
 func (l *loader) unknown(name string, known []string) {
 	variable := envPrefix + name
 	if meant := nearest(name, known); meant != "" {
-		l.fail(origin{env: []string{variable}}, "", invalid("unknown variable; did you mean "+envPrefix+meant+"?"))
+		l.fail(origin{env: []string{variable}}, "",
+			invalid("unknown variable; did you mean "+envPrefix+meant+"?"))
 	} else if !others.MatchString(variable) {
 		l.strange = append(l.strange, variable)
 	}
@@ -67,19 +69,24 @@ func (l *loader) apply(fd field, o origin, where, text string) {
 		return
 	case text == "": // the default too, for the lack of a variable that File.Settings is to name
 	case text != strings.TrimSpace(text):
-		err = invalid("has white space around it; a line break at the end of a secret is the usual one")
+		err = invalid("has white space around it; a line break at the end of a secret is " +
+			"the usual one")
 	default:
 		err = fd.set(&l.File, text)
 	}
 	l.from[fd.key] = o
 	if err != nil {
-		l.fail(o.suspects(func(value string) bool { return strings.ContainsAny(value, "\r\n") }), where, err)
+		l.fail(o.suspects(func(value string) bool {
+			return strings.ContainsAny(value, "\r\n")
+		}), where, err)
 	}
 }
 
 // suspects is o with the variables alone whose values are at fault, if any is.
 func (o origin) suspects(atFault func(value string) bool) origin {
-	some := slices.DeleteFunc(slices.Clone(o.env), func(name string) bool { return !atFault(os.Getenv(name)) })
+	some := slices.DeleteFunc(slices.Clone(o.env), func(name string) bool {
+		return !atFault(os.Getenv(name))
+	})
 	if len(some) > 0 { // safeguard: suspect-variables
 		o.env = some
 	}
@@ -104,7 +111,8 @@ func expand(text string) (value string, from origin, err error) {
 			value += "$"
 			continue
 		case name == "":
-			return "", origin{}, invalid("has a ${ that does not begin ${NAME} or ${NAME:-default}; $${ is a plain ${")
+			return "", origin{}, invalid(
+				"has a ${ that does not begin ${NAME} or ${NAME:-default}; $${ is a plain ${")
 		case strings.Contains(fallback, "${"):
 			return "", origin{}, invalid("has a ${ inside of a ${}")
 		}
@@ -117,7 +125,9 @@ func expand(text string) (value string, from origin, err error) {
 		case v == "" && hasFallback: // as in shells: a default is for unset and for empty
 			v = fallback
 		case !set:
-			return "", origin{env: []string{name}}, invalid("the variable is not set, and has no default as in ${" + name + ":-default}")
+			return "", origin{env: []string{name}},
+				invalid("the variable is not set, and has no default as in ${" + name +
+					":-default}")
 		}
 		value += v
 	}

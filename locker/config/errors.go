@@ -41,7 +41,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // reason is Err's text without the field, which is the key that Error has named already.
 func (e *Error) reason() string {
-	inv, ok := e.Err.(*backend.InvalidError) //nolint:errorlint // only an unwrapped one has nothing to say but its reason
+	//nolint:errorlint // only an unwrapped one has nothing to say but its reason
+	inv, ok := e.Err.(*backend.InvalidError)
 	switch {
 	case !ok:
 		return e.Err.Error()

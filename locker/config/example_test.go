@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	_ "github.com/holdfast-go/holdfast/backend/membackend" // mem://
 	"github.com/holdfast-go/holdfast/locker"
@@ -47,16 +48,18 @@ func ExampleLoad() {
 // All problems are reported at once, with their places and without the password.
 func ExampleLoad_mistakes() {
 	_, err := config.Load("testdata/mistakes.yaml")
-	fmt.Println(err)
+	fmt.Println(strings.ReplaceAll(err.Error(), "; ", ";\n    ")) // else the lines are long
 
 	var first *config.Error
 	if errors.As(err, &first) {
 		fmt.Println(first.Line, first.Key)
 	}
 	// Output:
-	// config: testdata/mistakes.yaml:1: backend: has an @ behind its host; percent-encode special characters in user and password
+	// config: testdata/mistakes.yaml:1: backend: has an @ behind its host;
+	//     percent-encode special characters in user and password
 	// config: testdata/mistakes.yaml:2: ttl: needs a unit, such as 30s, 1m30s or 500ms
-	// config: testdata/mistakes.yaml:4: wait.mod: unknown key; did you mean wait.mode?
+	// config: testdata/mistakes.yaml:4: wait.mod: unknown key;
+	//     did you mean wait.mode?
 	// 1 backend
 }
 

@@ -26,12 +26,20 @@ type field struct {
 
 var fields = []field{
 	{"backend", "none: it must be given", func(f *File) any { return &f.Backend }},
-	{"ttl", "`30s`, or the backend's shortest if that is longer", func(f *File) any { return &f.Locker.TTL }},
+	{"ttl", "`30s`, or the backend's shortest if that is longer", func(f *File) any {
+		return &f.Locker.TTL
+	}},
 	{"max_hold", "`0s`, no limit", func(f *File) any { return &f.Locker.MaxHold }},
-	{"release_timeout", "the TTL, at most `5s` (`30s` to save)", func(f *File) any { return &f.Locker.ReleaseTimeout }},
-	{"store_timeout", "the TTL, at most `30s`", func(f *File) any { return &f.Locker.StoreTimeout }},
+	{"release_timeout", "the TTL, at most `5s` (`30s` to save)", func(f *File) any {
+		return &f.Locker.ReleaseTimeout
+	}},
+	{"store_timeout", "the TTL, at most `30s`", func(f *File) any {
+		return &f.Locker.StoreTimeout
+	}},
 	{"namespace", "none", func(f *File) any { return &f.Locker.Namespace }},
-	{"service", "`OTEL_SERVICE_NAME`, or the executable's name", func(f *File) any { return &f.Locker.Service }},
+	{"service", "`OTEL_SERVICE_NAME`, or the executable's name", func(f *File) any {
+		return &f.Locker.Service
+	}},
 	{"classes", "none", func(f *File) any { return &f.Locker.Classes }},
 	{"break_deadlocks", "`false`", func(f *File) any { return &f.Locker.BreakDeadlocks }},
 	{"wait.mode", autoMode, func(f *File) any { return &f.Locker.Wait.Mode }},
@@ -42,7 +50,9 @@ var fields = []field{
 	{"wait.pass_time", "`10ms`", func(f *File) any { return &f.Locker.Wait.PassTime }},
 	{"wait.fail_fast", "`false`", func(f *File) any { return &f.Locker.Wait.FailFast }},
 	{"require", "nothing", func(f *File) any { return &f.Locker.Require }},
-	{"tracing.endpoint", "none: no traces are sent", func(f *File) any { return &f.Tracing.Endpoint }},
+	{"tracing.endpoint", "none: no traces are sent", func(f *File) any {
+		return &f.Tracing.Endpoint
+	}},
 }
 
 // env is the variable that overrides the key.
@@ -77,7 +87,9 @@ func (fd field) get(f *File) string {
 	switch at := at.(type) {
 	case *backend.Capabilities:
 		names, flags := capabilities(at)
-		return strings.Join(slices.DeleteFunc(names, func(name string) bool { return !flags[name].Bool() }), ",")
+		return strings.Join(slices.DeleteFunc(names, func(name string) bool {
+			return !flags[name].Bool()
+		}), ",")
 	case *[]string:
 		return strings.Join(*at, ",")
 	}
@@ -132,7 +144,9 @@ func (fd field) set(f *File, text string) (err error) {
 // place.
 func (fd field) duration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
-	refused := func(reason string) error { return &backend.InvalidError{Value: d.String(), Reason: reason} }
+	refused := func(reason string) error {
+		return &backend.InvalidError{Value: d.String(), Reason: reason}
+	}
 	switch {
 	case err != nil: // which quotes the text
 		err = invalid("is not a duration, such as 30s, 1m30s or 500ms")
@@ -140,9 +154,11 @@ func (fd field) duration(text string) (time.Duration, error) {
 		err = backend.ValidateTTL(d, 0)
 	case d < 0:
 		err = refused("is negative")
-	case d == 0 && fd.key != "max_hold": // the locker would take its default, and a reader it for "at once" or "never"
+	// The locker would take its default, and a reader it for "at once" or "never".
+	case d == 0 && fd.key != "max_hold":
 		err = refused("is not positive; leave the key out for its default")
-	case d > backend.MaxTTL && strings.HasPrefix(fd.key, "wait."): // which [waiting.Config.WithDefaults] refuses
+	// which [waiting.Config.WithDefaults] refuses.
+	case d > backend.MaxTTL && strings.HasPrefix(fd.key, "wait."):
 		err = refused("is over " + backend.MaxTTL.String())
 	}
 	return d, err
@@ -156,7 +172,10 @@ func passes(text string) (int, error) {
 		err = invalid("is not a whole number")
 	case n < -1 || n == 0 || n >= backend.MaxReserve:
 		most := strconv.Itoa(backend.MaxReserve - 1)
-		err = &backend.InvalidError{Value: strconv.Itoa(n), Reason: "is neither -1 nor between 1 and " + most}
+		err = &backend.InvalidError{
+			Value:  strconv.Itoa(n),
+			Reason: "is neither -1 nor between 1 and " + most,
+		}
 	}
 	return n, err
 }
@@ -165,7 +184,10 @@ func passes(text string) (int, error) {
 // anything.
 const autoMode = "auto"
 
-var modes = []string{autoMode, string(waiting.Handoff), string(waiting.Notify), string(waiting.Poll)}
+var modes = []string{
+	autoMode, string(waiting.Handoff), string(waiting.Notify),
+	string(waiting.Poll),
+}
 
 // noneOf is the error of a name that is not known.
 func noneOf(known []string, text string) error {
@@ -187,8 +209,8 @@ func capabilities(c *backend.Capabilities) (names []string, flags map[string]ref
 // maxService leaves room for the other texts of a backend.Meta.
 const maxService = backend.MaxMeta / 4
 
-// checkText refuses a pattern that locker.New would refuse, and a namespace or a service that a store
-// would refuse at the first lock.
+// checkText refuses a pattern that locker.New would refuse, and a namespace or a service that a
+// store would refuse at the first lock.
 func (fd field) checkText(text string) error {
 	var inv *backend.InvalidError
 	switch {
@@ -201,7 +223,8 @@ func (fd field) checkText(text string) error {
 			return invalid(inv.Reason) // without the value
 		}
 	case len(text) > maxService:
-		return invalid("has " + strconv.Itoa(len(text)) + " bytes, over " + strconv.Itoa(maxService))
+		return invalid("has " + strconv.Itoa(len(text)) + " bytes, over " +
+			strconv.Itoa(maxService))
 	case !utf8.ValidString(text):
 		return invalid("is not UTF-8")
 	}

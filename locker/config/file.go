@@ -90,8 +90,8 @@ func FromEnv() (File, error) { return Load("") }
 // configuration requires is for locker.New to find.
 func (f File) Open(ctx context.Context) (backend.Backend, locker.Config, error) {
 	if f.Backend.IsZero() {
-		// Safety: no store is taken in place of one that was not named. Locks in this process's memory
-		// would be granted as ever, and exclude no other process.
+		// Safety: no store is taken in place of one that was not named. Locks in this process's
+		// memory would be granted as ever, and exclude no other process.
 		return nil, locker.Config{}, origin{}.error(f.Path, "backend", invalid(noBackend))
 	}
 	b, err := backend.Open(ctx, f.Backend.Reveal())
@@ -104,15 +104,18 @@ func (f File) Open(ctx context.Context) (backend.Backend, locker.Config, error) 
 		err = fmt.Errorf("open %s: %w", backend.Redact(f.Backend.Reveal()), cause)
 	}
 	o, _ := f.origin("backend")
-	var wrong *backend.InvalidError // with the parameter that is not known, or a value that is not taken
+	// with the parameter that is not known, or a value that is not taken
+	var wrong *backend.InvalidError
 	if errors.As(err, &wrong) && wrong.Value != "" {
-		o = o.suspects(func(value string) bool { return strings.Contains(value, wrong.Value) }) // safeguard: suspect-parameter
+		// safeguard: suspect-parameter
+		o = o.suspects(func(value string) bool { return strings.Contains(value, wrong.Value) })
 	}
 	return nil, locker.Config{}, o.error(f.Path, "backend", err)
 }
 
 // noBackend is what to do about it, as there is no default.
-const noBackend = "no store is configured: set HOLDFAST_BACKEND to its URL, such as redis://host:6379; " +
+const noBackend = "no store is configured: set HOLDFAST_BACKEND to its URL, such as " +
+	"redis://host:6379; " +
 	"file:///var/lock/app is for the processes of one machine, and mem:// for this process alone"
 
 // log says which store it is, so that a wrong one is seen before its locks exclude nobody.
@@ -143,7 +146,8 @@ type origin struct {
 
 // error is err with its place. It fills in the field of a *[backend.InvalidError] that has none.
 func (o origin) error(path, key string, err error) *Error {
-	if inv, ok := err.(*backend.InvalidError); ok { //nolint:errorlint // a wrapped one is another package's
+	//nolint:errorlint // a wrapped one is another package's
+	if inv, ok := err.(*backend.InvalidError); ok {
 		inv.Field = cmp.Or(key, "configuration")
 	}
 	if o.line == 0 && o.env != nil {
@@ -152,8 +156,8 @@ func (o origin) error(path, key string, err error) *Error {
 	return &Error{File: path, Line: o.line, Key: key, Env: o.env, Err: err}
 }
 
-// A loader collects the values and problems of one Load. What is set already is in from, by key: the
-// environment is read first, so that the file does not set it again.
+// A loader collects the values and problems of one Load. What is set already is in from, by key:
+// the environment is read first, so that the file does not set it again.
 type loader struct {
 	File
 	errs []error
@@ -174,6 +178,7 @@ func (l *loader) together() {
 	longest, initial := l.Locker.Wait.Max, cmp.Or(l.Locker.Wait.Initial, waiting.DefaultInitial)
 	if longest != 0 && longest < initial && len(l.errs) == 0 {
 		reason := "is below wait.initial, which is " + initial.String()
-		l.fail(l.from["wait.max"], "wait.max", &backend.InvalidError{Value: longest.String(), Reason: reason})
+		l.fail(l.from["wait.max"], "wait.max",
+			&backend.InvalidError{Value: longest.String(), Reason: reason})
 	}
 }

@@ -18,9 +18,12 @@ func FuzzConfig(f *testing.F) {
 		f.Add([]byte(tt.text))
 	}
 	for _, text := range []string{
-		fullYAML, "backend: redis://u:${SECRET}@h/0?a=${SECRET}#${SECRET}\ntracing: {endpoint: 'https://u:${SECRET}@h'}\n",
-		"backend: ${SECRET}\nttl: ${SECRET}\nwait: {mode: '${SECRET}', max: '${SECRET}'}\nrequire: ['${SECRET}']\n",
-		"backend: redis://u:${SECRET}/@h\n", "? ${SECRET}\n: ${SECRET}\n", "{\"backend\": \"redis:\\/\\/u:${SECRET}@h\"}", "\xfe\xff\x00a",
+		fullYAML, "backend: redis://u:${SECRET}@h/0?a=${SECRET}#${SECRET}\ntracing: {endpoint: " +
+			"'https://u:${SECRET}@h'}\n",
+		"backend: ${SECRET}\nttl: ${SECRET}\nwait: {mode: '${SECRET}', max: " +
+			"'${SECRET}'}\nrequire: ['${SECRET}']\n",
+		"backend: redis://u:${SECRET}/@h\n", "? ${SECRET}\n: ${SECRET}\n",
+		"{\"backend\": \"redis:\\/\\/u:${SECRET}@h\"}", "\xfe\xff\x00a",
 	} {
 		f.Add([]byte(text))
 	}
@@ -43,7 +46,10 @@ func FuzzConfig(f *testing.F) {
 			keepsSecrets(t, string(data), err)
 			return
 		}
-		harmless := []string{file.Locker.Namespace, file.Locker.Service, file.Backend.String(), file.Tracing.Endpoint.String()}
+		harmless := []string{
+			file.Locker.Namespace, file.Locker.Service, file.Backend.String(),
+			file.Tracing.Endpoint.String(),
+		}
 		if strings.Contains(strings.Join(harmless, " "), secret) {
 			return
 		}

@@ -50,11 +50,13 @@ func fullFile(t *testing.T, path string) File {
 	return File{
 		Path: path, Backend: u, Tracing: Tracing{Endpoint: endpoint},
 		Locker: locker.Config{
-			TTL: 20 * time.Second, MaxHold: time.Hour, ReleaseTimeout: 1500 * time.Millisecond, StoreTimeout: 10 * time.Second,
-			Namespace: "shop", Service: "checkout", Classes: []string{"order-*", "invoice/*"},
+			TTL: 20 * time.Second, MaxHold: time.Hour, ReleaseTimeout: 1500 * time.Millisecond,
+			StoreTimeout: 10 * time.Second,
+			Namespace:    "shop", Service: "checkout", Classes: []string{"order-*", "invoice/*"},
 			BreakDeadlocks: true,
 			Wait: waiting.Config{
-				Mode: waiting.Notify, Fallback: 2 * time.Second, Initial: 10 * time.Millisecond, Max: time.Second,
+				Mode: waiting.Notify, Fallback: 2 * time.Second, Initial: 10 * time.Millisecond,
+				Max:    time.Second,
 				Passes: 16, PassTime: 20 * time.Millisecond, FailFast: true,
 			},
 			Require: backend.Capabilities{Fencing: true, Watch: true},
@@ -97,8 +99,10 @@ func TestFullIsFull(t *testing.T) {
 }
 
 func TestLoadJSON(t *testing.T) {
-	got := load(t, "{\n\t\"backend\": \"redis:\\/\\/u:a%5Cb@h\\/0\",\n\t\"wait\": {\"mode\": \"poll\"},\n\t\"require\": [\"watch\"], \"service\": \"a\\\\/b\"\n}")
-	if got.Backend.Reveal() != "redis://u:a%5Cb@h/0" || got.Locker.Wait.Mode != waiting.Poll || !got.Locker.Require.Watch || got.Locker.Service != `a\/b` {
+	got := load(t, "{\n\t\"backend\": \"redis:\\/\\/u:a%5Cb@h\\/0\",\n\t\"wait\": {\"mode\": "+
+		"\"poll\"},\n\t\"require\": [\"watch\"], \"service\": \"a\\\\/b\"\n}")
+	if got.Backend.Reveal() != "redis://u:a%5Cb@h/0" || got.Locker.Wait.Mode != waiting.Poll ||
+		!got.Locker.Require.Watch || got.Locker.Service != `a\/b` {
 		t.Errorf("got %v, service %q", got, got.Locker.Service)
 	}
 }
@@ -107,7 +111,8 @@ func TestLoadJSON(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	t.Setenv("EMPTY", "")
 	for _, text := range []string{
-		"{}", "wait:\ntracing: {}\n", "ttl:\nnamespace: ''\nrequire:\n", "require: []", "ttl: ${EMPTY}", "ttl: ${NOT_SET_HERE:-}",
+		"{}", "wait:\ntracing: {}\n", "ttl:\nnamespace: ''\nrequire:\n", "require: []",
+		"ttl: ${EMPTY}", "ttl: ${NOT_SET_HERE:-}",
 		"wait: {mode: auto}", "max_hold: 0s", "max_hold: 0", "\xef\xbb\xbfttl:\n", "--- {}\n...\n",
 	} {
 		got := load(t, text)
@@ -144,8 +149,10 @@ func TestExpand(t *testing.T) {
 		got := load(t, text)
 		same(t, got, File{Path: got.Path, Locker: locker.Config{Namespace: want}})
 	}
-	got := load(t, "ttl: ${NOT_SET_HERE:-10}s\nrequire: ['${NOT_SET_HERE:-watch}']\nwait: {mode: '${NOT_SET_HERE:-poll}'}")
-	if got.Locker.TTL != 10*time.Second || !got.Locker.Require.Watch || got.Locker.Wait.Mode != waiting.Poll {
+	got := load(t, "ttl: ${NOT_SET_HERE:-10}s\nrequire: ['${NOT_SET_HERE:-watch}']\nwait: {mode: "+
+		"'${NOT_SET_HERE:-poll}'}")
+	if got.Locker.TTL != 10*time.Second || !got.Locker.Require.Watch ||
+		got.Locker.Wait.Mode != waiting.Poll {
 		t.Errorf("got %v", got)
 	}
 }
@@ -170,7 +177,8 @@ func TestPipe(t *testing.T) {
 func TestNearest(t *testing.T) {
 	known := []string{"ttl", "max_hold", "service", "wait.mode"}
 	for name, want := range map[string]string{
-		"tll": "ttl", "TTL": "ttl", "tt": "ttl", "url": "", "x": "", "": "", "maxhold": "max_hold", "max-hodl": "max_hold",
+		"tll": "ttl", "TTL": "ttl", "tt": "ttl", "url": "", "x": "", "": "", "maxhold": "max_hold",
+		"max-hodl": "max_hold",
 		"services": "service", "serv": "", "waitmode": "wait.mode", strings.Repeat("ttl", 1000): "",
 	} {
 		if got := nearest(name, known); got != want {

@@ -65,7 +65,8 @@ func problems(t *testing.T, path string) ([]*Error, []string) {
 			t.Fatalf("%v is a %T", err, err)
 		}
 		found = append(found, e)
-		texts = append(texts, strings.ReplaceAll(e.Error(), filepath.Dir(path)+string(filepath.Separator), ""))
+		texts = append(texts, strings.ReplaceAll(e.Error(),
+			filepath.Dir(path)+string(filepath.Separator), ""))
 	}
 	return found, texts
 }

@@ -18,16 +18,26 @@ import (
 var errDown = errors.New("store is down")
 
 func init() {
-	backend.Register("down", func(context.Context, *url.URL) (backend.Backend, error) { return nil, errDown })
-	backend.Register("picky", func(context.Context, *url.URL) (backend.Backend, error) {
-		return nil, &backend.InvalidError{Field: "url", Value: "colour", Reason: "is not a known query parameter"}
+	backend.Register("down", func(context.Context, *url.URL) (backend.Backend, error) {
+		return nil, errDown
 	})
-	backend.Register("quiet", func(context.Context, *url.URL) (backend.Backend, error) { return membackend.New(), nil })
+	backend.Register("picky", func(context.Context, *url.URL) (backend.Backend, error) {
+		return nil, &backend.InvalidError{
+			Field: "url", Value: "colour",
+			Reason: "is not a known query parameter",
+		}
+	})
+	backend.Register("quiet", func(context.Context, *url.URL) (backend.Backend, error) {
+		return membackend.New(), nil
+	})
 }
 
 func TestOpen(t *testing.T) {
 	ctx := t.Context()
-	for _, f := range []File{load(t, "backend: mem://\n"), load(t, "backend: mem://\nttl: 10s\nnamespace: shop\n")} {
+	for _, f := range []File{
+		load(t, "backend: mem://\n"),
+		load(t, "backend: mem://\nttl: 10s\nnamespace: shop\n"),
+	} {
 		b, cfg, err := f.Open(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -45,8 +55,10 @@ func TestOpen(t *testing.T) {
 			ttl = locker.DefaultTTL
 		}
 		state, err := b.Inspect(ctx, key)
-		if err != nil || len(state.Holders) != 1 || state.Holders[0].TTL > ttl || state.Holders[0].TTL < ttl-5*time.Second {
-			t.Errorf("%v: %q is %+v, %v; want one holder with a lease of %v", f, key, state, err, ttl)
+		if err != nil || len(state.Holders) != 1 || state.Holders[0].TTL > ttl ||
+			state.Holders[0].TTL < ttl-5*time.Second {
+			t.Errorf("%v: %q is %+v, %v; want one holder with a lease of %v", f, key, state, err,
+				ttl)
 		}
 		if err := errors.Join(g.Unlock(), l.Shutdown(ctx), b.Close()); err != nil {
 			t.Error(err)
@@ -67,10 +79,14 @@ func TestOpenWithoutBackend(t *testing.T) {
 			_ = b.Close()
 		}
 		var e *Error
-		if !errors.As(err, &e) || !errors.Is(err, backend.ErrInvalid) || e.Key != "backend" || e.File != f.Path || e.Line != 0 {
+		if !errors.As(err, &e) || !errors.Is(err, backend.ErrInvalid) || e.Key != "backend" ||
+			e.File != f.Path || e.Line != 0 {
 			t.Fatalf("opened %v, %v; want an *Error of the backend", b, err)
 		}
-		for _, says := range []string{"no store is configured: set HOLDFAST_BACKEND ", "file:///var/lock/app", "mem://", "redis://"} {
+		for _, says := range []string{
+			"no store is configured: set HOLDFAST_BACKEND ",
+			"file:///var/lock/app", "mem://", "redis://",
+		} {
 			if text := err.Error(); !strings.Contains(text, says) || strings.Contains(text, "\n") {
 				t.Errorf("says %q, want one line with %q", text, says)
 			}
@@ -82,7 +98,8 @@ func TestOpenWithoutBackend(t *testing.T) {
 // are not used.
 func TestOpenLogs(t *testing.T) {
 	for _, name := range []string{
-		"HOLDFAST_SEED", "HOLDFAST_COLOUR", "HOLDFAST_KEY", "HOLDFAST_TOKEN", "HOLDFAST_PORT", "HOLDFAST_PORT_6379_TCP_ADDR",
+		"HOLDFAST_SEED", "HOLDFAST_COLOUR", "HOLDFAST_KEY", "HOLDFAST_TOKEN", "HOLDFAST_PORT",
+		"HOLDFAST_PORT_6379_TCP_ADDR",
 		"HOLDFAST_SERVICE_HOST", "HOLDFAST_DB_SERVICE_PORT",
 	} {
 		t.Setenv(name, "x")
@@ -95,7 +112,8 @@ func TestOpenLogs(t *testing.T) {
 	for level, want := range map[slog.Level]string{
 		slog.LevelWarn: "",
 		slog.LevelInfo: "level=INFO msg=\"holdfast: store opened\" store=quiet://h:1/2\n",
-		slog.LevelDebug: "level=DEBUG msg=\"holdfast: unknown variables are not used\" variables=\"[HOLDFAST_COLOUR HOLDFAST_SEED]\"\n" +
+		slog.LevelDebug: "level=DEBUG msg=\"holdfast: unknown variables are not used\" " +
+			"variables=\"[HOLDFAST_COLOUR HOLDFAST_SEED]\"\n" +
 			"level=INFO msg=\"holdfast: store opened\" store=quiet://h:1/2\n",
 	} {
 		var log strings.Builder
@@ -132,11 +150,13 @@ func TestOpenFails(t *testing.T) {
 		if b != nil || cfg.TTL != 0 || !errors.As(err, &e) || !errors.Is(err, is) {
 			t.Fatalf("got %v, %+v, %v; want an error that is %v", b, cfg, err, is)
 		}
-		if text := strings.ReplaceAll(err.Error(), path, "holdfast.yaml"); !strings.HasPrefix(text, start) || strings.Contains(text, "hunter2") {
+		if text := strings.ReplaceAll(err.Error(), path, "holdfast.yaml"); !strings.HasPrefix(text,
+			start) || strings.Contains(text, "hunter2") {
 			t.Errorf("got %s\nwant %s…", text, start)
 		}
 	}
-	expect(f, "config: holdfast.yaml:2: backend (from NODE): open nosuch://h: invalid url \"nosuch://\": scheme is not registered", backend.ErrInvalid)
+	expect(f, "config: holdfast.yaml:2: backend (from NODE): open nosuch://h: invalid url "+
+		"\"nosuch://\": scheme is not registered", backend.ErrInvalid)
 
 	// Of several variables the one that has what is wrong is named, and all if none has.
 	t.Setenv("QUERY", "colour=red")

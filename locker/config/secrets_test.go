@@ -21,11 +21,17 @@ const secret = "s3cr3t-w0rd"
 func printings(t testing.TB, v any) []string {
 	t.Helper()
 	var out []string
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%p", "%T", "%10.3v"} {
+	for _, verb := range []string{
+		"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%p",
+		"%T", "%10.3v",
+	} {
 		out = append(out, fmt.Sprintf(verb, v))
 	}
 	var log bytes.Buffer
-	for _, h := range []slog.Handler{slog.NewTextHandler(&log, nil), slog.NewJSONHandler(&log, nil)} {
+	for _, h := range []slog.Handler{
+		slog.NewTextHandler(&log, nil),
+		slog.NewJSONHandler(&log, nil),
+	} {
 		slog.New(h).Info("loaded", "v", v)
 	}
 	asJSON, err := json.Marshal(v)
@@ -37,15 +43,18 @@ func printings(t testing.TB, v any) []string {
 		t.Fatal(err)
 	}
 	asXML, _ := xml.Marshal(v) // not everything can be
-	return append(out, log.String(), string(asJSON), string(asYAML), string(asXML), fmt.Sprint(v), fmt.Sprintln([]any{v}))
+	return append(out, log.String(), string(asJSON), string(asYAML), string(asXML), fmt.Sprint(v),
+		fmt.Sprintln([]any{v}))
 }
 
 func leaks(text string) bool {
-	return strings.Contains(text, secret) || strings.Contains(text, fmt.Sprintf("%x", secret)) || strings.Contains(text, fmt.Sprintf("%X", secret))
+	return strings.Contains(text, secret) || strings.Contains(text, fmt.Sprintf("%x", secret)) ||
+		strings.Contains(text, fmt.Sprintf("%X", secret))
 }
 
 func TestFileKeepsSecrets(t *testing.T) {
-	f := load(t, "backend: redis://u:"+secret+"@h:6379/0?auth="+secret+"#"+secret+"\nnamespace: shop\nwait: {mode: poll}\nrequire: [watch]\n"+
+	f := load(t, "backend: redis://u:"+secret+"@h:6379/0?auth="+secret+"#"+secret+
+		"\nnamespace: shop\nwait: {mode: poll}\nrequire: [watch]\n"+
 		"tracing: {endpoint: 'https://u:"+secret+"@h/p?key="+secret+"'}\n")
 	type hidden struct{ f File } // fmt cannot call methods of unexported fields
 	type shown struct{ F File }
@@ -68,15 +77,19 @@ func TestFileKeepsSecrets(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(f.Backend.Reveal(), secret) || !strings.Contains(f.Tracing.Endpoint.Reveal(), secret) {
+	if !strings.Contains(f.Backend.Reveal(), secret) ||
+		!strings.Contains(f.Tracing.Endpoint.Reveal(), secret) {
 		t.Error("Reveal does not")
 	}
 }
 
 func TestPrint(t *testing.T) {
 	f := load(t, fullYAML)
-	const text = "backend=redis://h1:6379,h2:6379/0 ttl=20s max_hold=1h0m0s release_timeout=1.5s store_timeout=10s namespace=shop " +
-		"service=checkout classes=order-*,invoice/* break_deadlocks=true wait.mode=notify wait.fallback=2s wait.initial=10ms wait.max=1s wait.passes=16 wait.pass_time=20ms wait.fail_fast=true require=fencing,watch tracing.endpoint=grpc://collector:4317"
+	const text = "backend=redis://h1:6379,h2:6379/0 ttl=20s max_hold=1h0m0s release_timeout=1.5s " +
+		"store_timeout=10s namespace=shop " +
+		"service=checkout classes=order-*,invoice/* break_deadlocks=true wait.mode=notify " +
+		"wait.fallback=2s wait.initial=10ms wait.max=1s wait.passes=16 wait.pass_time=20ms " +
+		"wait.fail_fast=true require=fencing,watch tracing.endpoint=grpc://collector:4317"
 	for format, want := range map[string]string{
 		"%v": text, "%+v": text, "%s": text, "%q": `"` + text + `"`,
 	} {
@@ -84,7 +97,8 @@ func TestPrint(t *testing.T) {
 			t.Errorf("%s: got %s\nwant %s", format, got, want)
 		}
 	}
-	if got, want := fmt.Sprintf("%v %#v", f.Backend, f.Backend), `redis://h1:6379,h2:6379/0 config.URL("redis://h1:6379,h2:6379/0")`; got != want {
+	if got, want := fmt.Sprintf("%v %#v", f.Backend, f.Backend),
+		`redis://h1:6379,h2:6379/0 config.URL("redis://h1:6379,h2:6379/0")`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	var zero File
@@ -98,11 +112,17 @@ func TestPrint(t *testing.T) {
 func TestErrorsKeepSecrets(t *testing.T) {
 	t.Setenv("SECRET", secret)
 	var values []string
-	for _, value := range []string{"redis://u:" + secret + "@h", secret, secret + "://h", "redis://u:" + secret, "30s" + secret, "-" + secret} {
+	for _, value := range []string{
+		"redis://u:" + secret + "@h", secret, secret + "://h",
+		"redis://u:" + secret, "30s" + secret, "-" + secret,
+	} {
 		values = append(values, value, strings.ReplaceAll(value, secret, "${SECRET}"))
 	}
-	values = append(values, "redis://u:"+secret+"/x@h", "redis://h\x7f:"+secret, "redis://u:%zz"+secret+"@h", "&"+secret, "*"+secret, "@"+secret, "!"+secret+" x",
-		"${"+"SECRET}${", "'"+secret, "\""+secret, "\"\\q"+secret, "{"+secret, "["+secret, "? "+secret, secret+": "+secret+": x", "http://u:"+secret+"@h:x", "http://u:"+secret+"@", "| "+secret)
+	values = append(values, "redis://u:"+secret+"/x@h", "redis://h\x7f:"+secret,
+		"redis://u:%zz"+secret+"@h", "&"+secret, "*"+secret, "@"+secret, "!"+secret+" x",
+		"${"+"SECRET}${", "'"+secret, "\""+secret, "\"\\q"+secret, "{"+secret, "["+secret,
+		"? "+secret, secret+": "+secret+": x", "http://u:"+secret+"@h:x", "http://u:"+secret+"@",
+		"| "+secret)
 	for _, fd := range fields {
 		for _, value := range values {
 			keys := strings.Split(fd.key, ".")
@@ -114,11 +134,15 @@ func TestErrorsKeepSecrets(t *testing.T) {
 			if _, err := FromEnv(); err != nil {
 				keepsSecrets(t, fd.env()+"="+value, err)
 			}
-			t.Setenv(fd.env(), "mem://") // set again before the next Load of a file, or an error that is of no matter here
+			// Set again before the next Load of a file, or an error that is of no matter here.
+			t.Setenv(fd.env(), "mem://")
 		}
 		t.Setenv(fd.env(), map[bool]string{true: "mem://", false: ""}[fd.must()])
 	}
-	for _, text := range []string{"backend:redis://u:" + secret + "@h", "{backend:redis://u:" + secret + "@h}", "redis://u:" + secret + "@h: x"} {
+	for _, text := range []string{
+		"backend:redis://u:" + secret + "@h",
+		"{backend:redis://u:" + secret + "@h}", "redis://u:" + secret + "@h: x",
+	} {
 		_, err := Load(write(t, text))
 		if err == nil {
 			t.Fatalf("%q was loaded", text)

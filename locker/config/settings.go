@@ -17,11 +17,13 @@ func Schema() []byte { return []byte(schema) }
 
 // A Setting is one key of a [File]: what is used, and where that comes from.
 type Setting struct {
-	Key     string // such as wait.mode
-	Value   string // as it is in the file, without secrets; of a default what docs/configuration.md says
-	Default bool   // nothing was given, or what is the default anyhow
+	Key string // such as wait.mode
+	// as it is in the file, without secrets; of a default what docs/configuration.md says
+	Value   string
+	Default bool // nothing was given, or what is the default anyhow
 
-	// Where [Load] had the value from, as in [Error]. All are zero for what only the program has set.
+	// Where [Load] had the value from, as in [Error]. All are zero for what only the program has
+	// set.
 	File string
 	Line int
 	Env  []string // the variables that are set
@@ -68,7 +70,9 @@ func (f File) Settings() []Setting {
 		switch {
 		case given: // perhaps as an empty value
 			s.Line, s.Unset = o.line, o.unset
-			s.Env = slices.DeleteFunc(slices.Clone(o.env), func(name string) bool { return slices.Contains(o.unset, name) })
+			s.Env = slices.DeleteFunc(slices.Clone(o.env), func(name string) bool {
+				return slices.Contains(o.unset, name)
+			})
 			if o.line > 0 {
 				s.File = f.Path
 			}

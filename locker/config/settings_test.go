@@ -17,8 +17,10 @@ func TestSettings(t *testing.T) {
 	t.Setenv("HOLDFAST_TTL", "5s")
 	t.Setenv("MODE", "poll")
 	t.Setenv("EMPTY", "")
-	f := load(t, "backend: redis://u:s3cr3t@h/0?x=s3cr3t\nttl: 1s\nwait:\n  mode: ${MODE}\n  max: ${NOT_SET_HERE:-1}${NOT_SET_EITHER:-s}\n"+
-		"service: ${MODE}${NOT_SET_HERE:-r}\nmax_hold: ${EMPTY}\ntracing: {endpoint: \"${NOT_SET_HERE:-}\"}\n"+
+	f := load(t, "backend: redis://u:s3cr3t@h/0?x=s3cr3t\nttl: 1s\nwait:\n  mode: ${MODE}\n  "+
+		"max: ${NOT_SET_HERE:-1}${NOT_SET_EITHER:-s}\n"+
+		"service: ${MODE}${NOT_SET_HERE:-r}\nmax_hold: ${EMPTY}\ntracing: {endpoint: "+
+		"\"${NOT_SET_HERE:-}\"}\n"+
 		"require: [\"${NOT_SET_HERE:-watch}\", \"${NOT_SET_EITHER:-}\"]\n")
 	path := f.Path
 	got := map[string]string{}
@@ -26,14 +28,16 @@ func TestSettings(t *testing.T) {
 		got[s.Key] = s.Value + " from " + s.From()
 	}
 	for key, want := range map[string]string{
-		"backend": "redis://h/0 from " + path + ":1", "ttl": "5s from HOLDFAST_TTL", "wait.mode": "poll from " + path + ":4, MODE",
-		"namespace":        "none from default (HOLDFAST_NAMESPACE is not set)",
-		"wait.passes":      "512 from default (HOLDFAST_WAIT_PASSES is not set)",
-		"wait.max":         "1s from " + path + ":5 (NOT_SET_HERE, NOT_SET_EITHER are not set)",
-		"service":          "pollr from " + path + ":6, MODE (NOT_SET_HERE is not set)",
-		"max_hold":         "0s, no limit from " + path + ":7 (EMPTY is not set)",
-		"tracing.endpoint": "none: no traces are sent from " + path + ":8 (NOT_SET_HERE is not set)",
-		"require":          "watch from " + path + ":9 (NOT_SET_HERE is not set)",
+		"backend": "redis://h/0 from " + path + ":1", "ttl": "5s from HOLDFAST_TTL",
+		"wait.mode":   "poll from " + path + ":4, MODE",
+		"namespace":   "none from default (HOLDFAST_NAMESPACE is not set)",
+		"wait.passes": "512 from default (HOLDFAST_WAIT_PASSES is not set)",
+		"wait.max":    "1s from " + path + ":5 (NOT_SET_HERE, NOT_SET_EITHER are not set)",
+		"service":     "pollr from " + path + ":6, MODE (NOT_SET_HERE is not set)",
+		"max_hold":    "0s, no limit from " + path + ":7 (EMPTY is not set)",
+		"tracing.endpoint": "none: no traces are sent from " + path +
+			":8 (NOT_SET_HERE is not set)",
+		"require": "watch from " + path + ":9 (NOT_SET_HERE is not set)",
 	} {
 		if got[key] != want {
 			t.Errorf("%s is %q, want %q", key, got[key], want)
@@ -50,7 +54,8 @@ func TestSettings(t *testing.T) {
 	f = load(t, "backend: redis://h/0\n")
 	f.Backend, f.Locker.MaxHold = URL{}, time.Minute
 	for _, s := range f.Settings() {
-		if s.Key == "backend" && s.From() != "default (HOLDFAST_BACKEND is not set)" || s.Key == "max_hold" && s.From() != "the program" {
+		if s.Key == "backend" && s.From() != "default (HOLDFAST_BACKEND is not set)" ||
+			s.Key == "max_hold" && s.From() != "the program" {
 			t.Errorf("%s is from %s", s.Key, s.From())
 		}
 	}
@@ -129,7 +134,9 @@ func takes(s map[string]any, text string) bool {
 		return takes(items, text)
 	}
 	if anyOf, ok := s["anyOf"].([]any); ok {
-		return slices.ContainsFunc(anyOf, func(s any) bool { return takes(s.(map[string]any), text) })
+		return slices.ContainsFunc(anyOf, func(s any) bool {
+			return takes(s.(map[string]any), text)
+		})
 	}
 	if enum, ok := s["enum"].([]any); ok {
 		return slices.Contains(enum, any(text))

@@ -65,7 +65,8 @@ func suggestKey(prefix, name string) string {
 		return hint
 	}
 	i := slices.IndexFunc(fields, func(fd field) bool {
-		return letters(fd.key) == letters(name) || letters(fd.key[strings.LastIndex(fd.key, ".")+1:]) == letters(name)
+		return letters(fd.key) == letters(name) ||
+			letters(fd.key[strings.LastIndex(fd.key, ".")+1:]) == letters(name)
 	})
 	if i < 0 {
 		return ""
@@ -73,5 +74,6 @@ func suggestKey(prefix, name string) string {
 	if section, leaf, nested := strings.Cut(fields[i].key, "."); nested {
 		return "; did you mean " + leaf + " under " + section + "?"
 	}
-	return "; did you mean " + fields[i].key + ", which is not under " + strings.TrimSuffix(prefix, ".") + "?"
+	return "; did you mean " + fields[i].key + ", which is not under " +
+		strings.TrimSuffix(prefix, ".") + "?"
 }

@@ -50,13 +50,14 @@ func readFile(path string) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
 	if len(data) > maxSize {
-		err = invalid("is over " + strconv.Itoa(maxSize>>20) + " MiB, which is no configuration of locks")
+		err = invalid("is over " + strconv.Itoa(maxSize>>20) +
+			" MiB, which is no configuration of locks")
 	}
 	return data, err
 }
 
-// escaped is a backslash with what it escapes. JSON may write / as \/, and some encoders do, but the
-// YAML library does not know it.
+// escaped is a backslash with what it escapes. JSON may write / as \/, and some encoders do, but
+// the YAML library does not know it.
 var escaped = regexp.MustCompile(`(\\[^/])|\\(/)`)
 
 // parse returns the only document in data; with an error, the line of it. The library's nodes are
@@ -64,7 +65,8 @@ var escaped = regexp.MustCompile(`(\\[^/])|\\(/)`)
 // which may be secrets, and its nodes have the lines. Aliases are not followed, so nothing grows.
 func parse(data []byte) (root *yaml.Node, at origin, err error) {
 	defer func() {
-		if recover() != nil { // the library has "internal error" panics; a file must not take the program down
+		// The library has "internal error" panics; a file must not take the program down.
+		if recover() != nil {
 			root, at, err = nil, origin{}, invalid("is not valid YAML")
 		}
 	}()
@@ -81,7 +83,8 @@ func parse(data []byte) (root *yaml.Node, at origin, err error) {
 	}
 	switch {
 	case err == nil:
-		return nil, origin{line: second.Line}, invalid("begins a second YAML document; there must be one")
+		return nil, origin{line: second.Line},
+			invalid("begins a second YAML document; there must be one")
 	case !errors.Is(err, io.EOF):
 		at, err = syntax(string(data), err)
 		return nil, at, err
@@ -104,25 +107,30 @@ func readable(text string) (origin, error) {
 	return origin{}, nil
 }
 
+const inBrackets = " (inside of {} and [], ${…} needs quotes)"
+
+// quote is the hint for a value that YAML takes for something else.
+func quote(what string) string { return " (a value " + what + " needs quotes)" }
+
 // complaints are the texts of the YAML library that are passed on, each with what a user has to
 // know besides. It has others, some of which quote the file, and newer versions may do so in more.
 var complaints = map[string]string{
 	"did not find expected key":                              "",
-	"did not find expected ',' or '}'":                       " (inside of {} and [], ${…} needs quotes)",
-	"did not find expected ',' or ']'":                       " (inside of {} and [], ${…} needs quotes)",
+	"did not find expected ',' or '}'":                       inBrackets,
+	"did not find expected ',' or ']'":                       inBrackets,
 	"did not find expected '-' indicator":                    "",
 	"did not find expected node content":                     "",
 	"did not find expected <document start>":                 "",
-	"found undefined tag handle":                             " (a value that begins with ! needs quotes)",
+	"found undefined tag handle":                             quote("that begins with !"),
 	"could not find expected ':'":                            "",
-	"mapping values are not allowed in this context":         " (a value with a colon and a space needs quotes)",
-	"found character that cannot start any token":            " (a value that begins with @, ` or % needs quotes)",
+	"mapping values are not allowed in this context":         quote("with a colon and a space"),
+	"found character that cannot start any token":            quote("that begins with @, ` or %"),
 	"found unexpected end of stream":                         " (is a quote left open?)",
 	"found unexpected document indicator":                    " (is a quote left open?)",
 	"found unknown escape character":                         ` (in double quotes, \ has to be \\)`,
 	"found invalid Unicode character escape code":            "",
-	"found unknown directive name":                           " (a value that begins with % needs quotes)",
-	"did not find expected alphabetic or numeric character":  " (a value that begins with & or * needs quotes)",
+	"found unknown directive name":                           quote("that begins with %"),
+	"did not find expected alphabetic or numeric character":  quote("that begins with & or *"),
 	"block sequence entries are not allowed in this context": "",
 }
 
@@ -145,12 +153,14 @@ func syntax(text string, err error) (origin, error) {
 	if m == nil {
 		return origin{}, invalid(prefix)
 	}
-	if tab := tabIndent.FindStringIndex(text); tab != nil && !strings.HasPrefix(strings.TrimSpace(text), "{") {
-		return lineAt(text, tab[0]), invalid(prefix + ": the line is indented with a tab; use spaces")
+	if tab := tabIndent.FindStringIndex(text); tab != nil &&
+		!strings.HasPrefix(strings.TrimSpace(text), "{") {
+		return lineAt(text, tab[0]),
+			invalid(prefix + ": the line is indented with a tab; use spaces")
 	}
 	if name := unknownAnchor.FindStringSubmatch(m[2]); name != nil {
 		at := lineAt(text, max(0, strings.Index(text, "*"+name[1])))
-		return at, invalid(noAlias + " (a value that begins with & or * needs quotes)")
+		return at, invalid(noAlias + quote("that begins with & or *"))
 	}
 	line, _ := strconv.Atoi(m[1])
 	hint, known := complaints[m[2]]

@@ -50,7 +50,8 @@ func keyProblem(key *yaml.Node) string {
 	case keyForm.MatchString(key.Value):
 		return ""
 	case strings.Contains(key.Value, ":"):
-		return "has an unknown key, which is not shown as it does not look like one (is there a space behind every colon?)"
+		return "has an unknown key, which is not shown as it does not look like one (is there a " +
+			"space behind every colon?)"
 	}
 	return "has an unknown key, which is not shown as it does not look like one"
 }
@@ -59,23 +60,27 @@ func keyProblem(key *yaml.Node) string {
 func (l *loader) member(prefix string, key, value *yaml.Node) {
 	full := prefix + key.Value
 	i := slices.IndexFunc(fields, func(fd field) bool { return fd.key == full })
-	isSection := slices.ContainsFunc(fields, func(fd field) bool { return strings.HasPrefix(fd.key, full+".") })
+	isSection := slices.ContainsFunc(fields, func(fd field) bool {
+		return strings.HasPrefix(fd.key, full+".")
+	})
 	switch {
-	case i < 0 && !isSection, strings.Contains(key.Value, "."): // wait.mode: so keys are named, and not written
+	// wait.mode: so keys are named, and not written.
+	case i < 0 && !isSection, strings.Contains(key.Value, "."):
 		l.refuse(key, full, "unknown key"+suggestKey(prefix, key.Value))
 	case aliased(value):
 		l.refuse(value, full, noAlias)
 	case isSection:
 		l.section(value, full+".")
 	case l.from[full].env != nil:
-		// The environment has set the key already. The file's value is not even expanded: that it needs
-		// a variable which is not set here may be why it was overridden.
+		// The environment has set the key already. The file's value is not even expanded: that it
+		// needs a variable which is not set here may be why it was overridden.
 	case fields[i].list() && value.Kind == yaml.SequenceNode:
 		for at, item := range value.Content {
 			l.scalar(fields[i], item, full+"["+strconv.Itoa(at)+"]")
 		}
 	case fields[i].list() && !null(value):
-		l.refuse(value, full, "must be a list, in [] or of lines that begin with -, not "+kindOf(value))
+		l.refuse(value, full, "must be a list, in [] or of lines that begin with -, not "+
+			kindOf(value))
 	default:
 		l.scalar(fields[i], value, full)
 	}
@@ -91,12 +96,14 @@ func (l *loader) scalar(fd field, n *yaml.Node, where string) {
 		text = ""
 	case n.Kind != yaml.ScalarNode:
 		problem = "must be a " + kind + ", not " + kindOf(n)
-	case tag == "!!str", tag == "!!int" && kind == "number", tag == "!!bool" && kind == "true or false":
+	case tag == "!!str", tag == "!!int" && kind == "number", tag == "!!bool" &&
+		kind == "true or false":
 	case kind == "duration" && text == "0": // what time.ParseDuration lets pass
 	case kind == "duration" && kindOf(n) == "a number":
 		problem = "needs a unit, such as 30s, 1m30s or 500ms"
 	default:
-		problem = "must be a " + kind + ", not " + kindOf(n) + "; put it in quotes if it is meant as text"
+		problem = "must be a " + kind + ", not " + kindOf(n) +
+			"; put it in quotes if it is meant as text"
 	}
 	if problem != "" {
 		l.refuse(n, where, problem)
@@ -126,6 +133,7 @@ func kindOf(n *yaml.Node) string { return cmp.Or(kinds[n.ShortTag()], "a value w
 
 // kinds are the tags that YAML itself gives, in words.
 var kinds = map[string]string{
-	"!!map": "a mapping", "!!seq": "a list", "!!int": "a number", "!!float": "a number", "!!bool": "true or false",
+	"!!map": "a mapping", "!!seq": "a list", "!!int": "a number", "!!float": "a number",
+	"!!bool":      "true or false",
 	"!!timestamp": "a date", "!!str": "a text", "!!null": "nothing",
 }

@@ -46,7 +46,10 @@ func failed(key string, err error) error { return fmt.Errorf("holdfast: fence %q
 func check(key string, token uint64) error {
 	switch {
 	case token == 0:
-		return failed(key, &backend.InvalidError{Field: "token", Reason: "is 0: the lock's store has no fencing"})
+		return failed(key, &backend.InvalidError{
+			Field:  "token",
+			Reason: "is 0: the lock's store has no fencing",
+		})
 	case token >= 1<<63: // no store grants one: see Admit
 		return failed(key, &backend.InvalidError{
 			Field: "token", Value: strconv.FormatUint(token, 10), Reason: "is no fencing token",

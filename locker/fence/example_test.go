@@ -42,10 +42,12 @@ func ExampleGate() {
 // The stock is in a table, and its row has a column for the token. (No database comes with this
 // module: with PostgreSQL and SQLite, internal/fencing runs the same.)
 func ExampleExec() {
-	_ = func(ctx context.Context, l locker.Locker[uint64], db *sql.DB) error { // its Binder makes the token the value
+	// Its Binder makes the token the value.
+	_ = func(ctx context.Context, l locker.Locker[uint64], db *sql.DB) error {
 		return locker.Do(ctx, l, "sku-1", func(ctx context.Context, token uint64) error {
 			_, err := fence.Exec(ctx, db, "sku-1", token,
-				"UPDATE stock SET left_over = left_over - 1, token = $1 WHERE sku = $2 AND token <= $1", token, "sku-1")
+				"UPDATE stock SET left_over = left_over - 1, token = $1 WHERE sku = $2 "+
+					"AND token <= $1", token, "sku-1")
 			return err // a fence.ErrStale changed nothing
 		})
 	}
@@ -77,7 +79,8 @@ func ExampleHandler() {
 
 	var late *http.Client
 	sell := func(ctx context.Context, c *http.Client) error {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+"/stock/sku-1", http.NoBody)
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+"/stock/sku-1",
+			http.NoBody)
 		if err != nil {
 			return err
 		}
@@ -103,18 +106,21 @@ func ExampleHandler() {
 	// true
 }
 
-// The stock is in the Redis that has the lock, and so is the proof: a late holder is refused from the
-// moment at which another holds.
+// The stock is in the Redis that has the lock, and so is the proof: a late holder is refused from
+// the moment at which another holds.
 func ExampleInRedis() {
 	ctx := context.Background()
-	client := redis.NewClient(&redis.Options{Addr: redisAddr}) // the program's own; rueidisbackend has the same methods
+	// The program's own; rueidisbackend has the same methods.
+	client := redis.NewClient(&redis.Options{Addr: redisAddr})
 	defer client.Close()
 	b, err := redisbackend.New(client, redisbackend.Config{})
 	if err != nil {
 		panic(err)
 	}
 	defer b.Close()
-	bind := func(_ context.Context, h locker.Hold) (*fence.Redis, error) { return fence.InRedis(b, h), nil }
+	bind := func(_ context.Context, h locker.Hold) (*fence.Redis, error) {
+		return fence.InRedis(b, h), nil
+	}
 	l, err := locker.New(b, bind, locker.Config{})
 	if err != nil {
 		panic(err)

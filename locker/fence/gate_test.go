@@ -48,7 +48,8 @@ func TestGate(t *testing.T) {
 	}
 	admit(t, &g, "a", 6, fence.ErrStale)
 	own := errors.New("own")
-	if err := g.Admit(t.Context(), "a", 7, func() error { return own }); err != own { //nolint:errorlint // as it is
+	//nolint:errorlint // as it is
+	if err := g.Admit(t.Context(), "a", 7, func() error { return own }); err != own {
 		t.Error(err)
 	}
 }
@@ -118,7 +119,9 @@ func TestGateOvertakenWhileWaiting(t *testing.T) {
 		var g fence.Gate
 		hold := make(chan struct{})
 		var tasks sync.WaitGroup
-		tasks.Go(func() { admitted(t, g.Admit(t.Context(), "k", 1, func() error { <-hold; return nil })) })
+		tasks.Go(func() {
+			admitted(t, g.Admit(t.Context(), "k", 1, func() error { <-hold; return nil }))
+		})
 		synctest.Wait()
 		tasks.Go(func() {
 			err := g.Admit(t.Context(), "k", 2, func() error { t.Error("ran"); return nil })

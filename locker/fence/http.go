@@ -57,9 +57,9 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // ReadTimeout, as a request that hangs in next keeps newer ones waiting. With a nil gate the token
 // is only read: next is to check it, say by [Admit] in its transaction, and to answer by [Refuse].
 //
-// A token that is none is refused with 400, and so are several. A request without one is refused with
-// 428, but for GET, HEAD and OPTIONS, which then pass without a look at the gate. (What is read to be
-// written back needs the token.)
+// A token that is none is refused with 400, and so are several. A request without one is refused
+// with 428, but for GET, HEAD and OPTIONS, which then pass without a look at the gate. (What is
+// read to be written back needs the token.)
 //
 // The gate keeps some 100 bytes for each key until the process ends. It cannot drop one without
 // letting in who is late, so have key return "" for what is not there, rather than whatever the
@@ -73,13 +73,19 @@ func Handler(gate *Gate, key func(*http.Request) string, next http.Handler) http
 			case http.MethodGet, http.MethodHead, http.MethodOptions:
 				next.ServeHTTP(w, r)
 			default:
-				problem{Title: "fencing token required", Status: http.StatusPreconditionRequired, Detail: "send " + Header}.write(w)
+				problem{
+					Title: "fencing token required", Status: http.StatusPreconditionRequired,
+					Detail: "send " + Header,
+				}.write(w)
 			}
 			return
 		}
 		token, err := strconv.ParseUint(text, 10, 63)
 		if err != nil || token == 0 {
-			problem{Title: "no fencing token", Status: http.StatusBadRequest, Detail: Header + " is not a positive number"}.write(w)
+			problem{
+				Title: "no fencing token", Status: http.StatusBadRequest,
+				Detail: Header + " is not a positive number",
+			}.write(w)
 			return
 		}
 		var k string
@@ -135,8 +141,8 @@ func (p problem) write(w http.ResponseWriter) {
 // Refuse answers a request that could not be done because of err, with a problem of RFC 9457:
 //
 //   - an [ErrStale]: 412, as the token will not do again;
-//   - a lock that the handler itself could not get, as another holds it: 409, with Retry-After if there
-//     is an estimate of the wait, see [locker.HeldError];
+//   - a lock that the handler itself could not get, as another holds it: 409, with Retry-After if
+//     there is an estimate of the wait, see [locker.HeldError];
 //   - everything else: 503.
 //
 // It does not tell who holds, nor the text of an error that is not this package's.
@@ -145,7 +151,8 @@ func Refuse(w http.ResponseWriter, err error) {
 	if errors.As(err, &stale) {
 		problem{
 			Type: staleProblem, Title: ErrStale.Error(), Status: http.StatusPreconditionFailed,
-			Detail: "lock again, and read again", Key: stale.Key, Token: stale.Token, Newest: stale.Newest,
+			Detail: "lock again, and read again", Key: stale.Key, Token: stale.Token,
+			Newest: stale.Newest,
 		}.write(w)
 		return
 	}
@@ -183,7 +190,8 @@ func Refused(r *http.Response) error {
 		return nil
 	}
 	var p problem
-	if err := json.NewDecoder(io.LimitReader(r.Body, 64<<10)).Decode(&p); err != nil || p.Type != staleProblem {
+	if err := json.NewDecoder(io.LimitReader(r.Body, 64<<10)).Decode(&p); err != nil ||
+		p.Type != staleProblem {
 		return nil //nolint:nilerr // somebody else's problem
 	}
 	return &StaleError{Key: p.Key, Token: p.Token, Newest: p.Newest}

@@ -46,15 +46,16 @@ func body(t *testing.T, r *http.Response) string {
 	return string(text)
 }
 
-// A request has the token of the hold under which it is sent, and no other that it came with: of several
-// nobody could say which is meant.
+// A request has the token of the hold under which it is sent, and no other that it came with: of
+// several nobody could say which is meant.
 //
 // covers: K4
 func TestOneTokenForEachRequest(t *testing.T) {
 	served := make(chan uint64, 1)
-	srv := httptest.NewServer(fence.Handler(nil, nil, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		served <- fence.Token(r.Context())
-	})))
+	srv := httptest.NewServer(fence.Handler(nil, nil,
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			served <- fence.Token(r.Context())
+		})))
 	t.Cleanup(srv.Close)
 	forwarded := func(by http.RoundTripper) (status int) {
 		t.Helper()
@@ -89,9 +90,10 @@ func TestOneTokenForEachRequest(t *testing.T) {
 // covers: K4
 func TestHTTP(t *testing.T) {
 	var served []uint64
-	srv := httptest.NewServer(fence.Handler(new(fence.Gate), byPath, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		served = append(served, fence.Token(r.Context()))
-	})))
+	srv := httptest.NewServer(fence.Handler(new(fence.Gate), byPath,
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			served = append(served, fence.Token(r.Context()))
+		})))
 	t.Cleanup(srv.Close)
 	for _, step := range []struct {
 		method, path string
@@ -110,7 +112,8 @@ func TestHTTP(t *testing.T) {
 		{"GET", "/a", 6, 200},
 		{"PUT", "/a", 5, 412},
 	} {
-		reply := send(t, srv.URL+step.path, step.method, step.token) //nolint:bodyclose // send does, at the end of the test
+		//nolint:bodyclose // send does, at the end of the test
+		reply := send(t, srv.URL+step.path, step.method, step.token)
 		if reply.StatusCode != step.status {
 			t.Fatalf("%+v: %s %s", step, reply.Status, body(t, reply))
 		}
@@ -149,11 +152,16 @@ func TestHTTPWithoutAKey(t *testing.T) {
 		return ""
 	}
 	served := 0
-	srv := httptest.NewServer(fence.Handler(&gate, known, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })))
+	srv := httptest.NewServer(fence.Handler(&gate, known,
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			served++
+		})))
 	t.Cleanup(srv.Close)
 	for path, status := range map[string]int{"/a": 200, "/made-up": 404} {
-		reply := send(t, srv.URL+path, "PUT", 7) //nolint:bodyclose // send does, at the end of the test
-		if reply.StatusCode != status || reply.StatusCode == 404 && reply.Header.Get("Content-Type") != "application/problem+json" {
+		//nolint:bodyclose // send does, at the end of the test
+		reply := send(t, srv.URL+path, "PUT", 7)
+		if reply.StatusCode != status || reply.StatusCode == 404 &&
+			reply.Header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %s %s", path, reply.Status, body(t, reply))
 		}
 	}
@@ -167,11 +175,13 @@ func TestHTTPWithoutAKey(t *testing.T) {
 
 func TestRefusedSaysWhat(t *testing.T) {
 	w := httptest.NewRecorder()
-	fence.Refuse(w, fmt.Errorf("in my handler: %w", &fence.StaleError{Key: "sku-1", Token: 4, Newest: 5}))
+	fence.Refuse(w, fmt.Errorf("in my handler: %w",
+		&fence.StaleError{Key: "sku-1", Token: 4, Newest: 5}))
 	reply := w.Result()
 	defer reply.Body.Close()
 	var stale *fence.StaleError
-	if err := fence.Refused(reply); !errors.As(err, &stale) || *stale != (fence.StaleError{Key: "sku-1", Token: 4, Newest: 5}) {
+	if err := fence.Refused(reply); !errors.As(err, &stale) ||
+		*stale != (fence.StaleError{Key: "sku-1", Token: 4, Newest: 5}) {
 		t.Errorf("%v: %+v", err, stale)
 	}
 	other := httptest.NewRecorder()
@@ -192,8 +202,15 @@ func TestRetryAfter(t *testing.T) {
 		status int
 		after  string
 	}{
-		{fmt.Errorf("%w: %w", locker.ErrNotAcquired, &locker.HeldError{Wait: 1200 * time.Millisecond, Err: held}), 409, "2"},
-		{&locker.WouldTimeoutError{RetryAfter: 3 * time.Second, Err: &locker.HeldError{Err: held}}, 409, "3"},
+		{fmt.Errorf("%w: %w", locker.ErrNotAcquired,
+			&locker.HeldError{Wait: 1200 * time.Millisecond, Err: held}), 409, "2"},
+		{
+			&locker.WouldTimeoutError{
+				RetryAfter: 3 * time.Second,
+				Err:        &locker.HeldError{Err: held},
+			},
+			409, "3",
+		},
 		{&locker.HeldError{Err: held}, 409, ""},
 		{held, 409, ""},
 		{&backend.QuarantineError{RetryAfter: 10 * time.Second}, 503, "10"},
@@ -203,7 +220,8 @@ func TestRetryAfter(t *testing.T) {
 		w := httptest.NewRecorder()
 		fence.Refuse(w, test.err)
 		if w.Code != test.status || w.Header().Get("Retry-After") != test.after {
-			t.Errorf("%v: %d, Retry-After %q; want %d, %q", test.err, w.Code, w.Header().Get("Retry-After"), test.status, test.after)
+			t.Errorf("%v: %d, Retry-After %q; want %d, %q", test.err, w.Code,
+				w.Header().Get("Retry-After"), test.status, test.after)
 		}
 		if strings.Contains(w.Body.String(), "db-7") {
 			t.Errorf("%v is told to the client: %s", test.err, w.Body)
@@ -220,10 +238,16 @@ func (c *closing) Close() error { c.closed = true; return nil }
 
 func TestTransport(t *testing.T) {
 	var seen *http.Request
-	base := roundTripper(func(r *http.Request) (*http.Response, error) { seen = r; return nil, io.EOF })
+	base := roundTripper(func(r *http.Request) (*http.Response, error) {
+		seen = r
+		return nil, io.EOF
+	})
 	r := httptest.NewRequestWithContext(t.Context(), "PUT", "/a", http.NoBody)
-	_, err := fence.Transport{Token: 7, Base: base}.RoundTrip(r)                                         //nolint:bodyclose // there is none
-	if err != io.EOF || seen.Header.Get("Fencing-Token") != "7" || r.Header.Get("Fencing-Token") != "" { //nolint:errorlint // as it is
+	//nolint:bodyclose // there is none
+	_, err := fence.Transport{Token: 7, Base: base}.RoundTrip(r)
+	//nolint:errorlint // as it is
+	if err != io.EOF || seen.Header.Get("Fencing-Token") != "7" ||
+		r.Header.Get("Fencing-Token") != "" {
 		t.Errorf("%v: sent %v, the caller's has %v", err, seen.Header, r.Header)
 	}
 	content := &closing{Reader: strings.NewReader("x")}

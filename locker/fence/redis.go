@@ -13,7 +13,8 @@ import (
 type RedisBackend interface {
 	// Fenced runs script in the step that proves that token is one of the present hold of key. The
 	// error is [backend.ErrLost] if it is not: then nothing ran.
-	Fenced(ctx context.Context, key string, token uint64, script string, keys, args []string) (any, error)
+	Fenced(ctx context.Context, key string, token uint64, script string,
+		keys, args []string) (any, error)
 }
 
 // Redis writes and reads what a lock protects in the Redis that has the lock. Each operation is one
@@ -38,15 +39,23 @@ type Redis struct {
 // InRedis returns a handle to data for one hold, which must be an exclusive one of a Client on b:
 // others are refused by every operation. Made in a [locker.Binder], it is what a guard protects:
 //
-//	bind := func(_ context.Context, h locker.Hold) (*fence.Redis, error) { return fence.InRedis(b, h), nil }
+//	bind := func(_ context.Context, h locker.Hold) (*fence.Redis, error) {
+//		return fence.InRedis(b, h), nil
+//	}
 func InRedis(b RedisBackend, h locker.Hold) *Redis { return &Redis{b, h} }
 
 // Eval runs a script with its own KEYS and ARGV, and returns its reply: an int64, a string, a []any
 // of these, or nil. It runs as a part of a larger script, so it may not begin with "#!", and gets
 // only what it is given.
-func (r *Redis) Eval(ctx context.Context, script string, keys []string, args ...string) (any, error) {
+func (r *Redis) Eval(ctx context.Context, script string, keys []string,
+	args ...string,
+) (any, error) {
 	if r.h.Mode != backend.Exclusive {
-		return nil, failed(r.h.Key, &backend.InvalidError{Field: "hold", Reason: "is shared, and its tokens are in no order"})
+		return nil, failed(r.h.Key,
+			&backend.InvalidError{
+				Field:  "hold",
+				Reason: "is shared, and its tokens are in no order",
+			})
 	}
 	if err := check(r.h.Key, r.h.Token); err != nil {
 		return nil, err
@@ -77,6 +86,7 @@ func (r *Redis) Set(ctx context.Context, key, value string) error {
 
 // HSet sets fields of a hash: a field, its value, and so on, 1000 pairs at most.
 func (r *Redis) HSet(ctx context.Context, key string, fieldsAndValues ...string) error {
-	_, err := r.Eval(ctx, `return redis.call('HSET', KEYS[1], unpack(ARGV))`, []string{key}, fieldsAndValues...)
+	_, err := r.Eval(ctx, `return redis.call('HSET', KEYS[1], unpack(ARGV))`, []string{key},
+		fieldsAndValues...)
 	return err
 }

@@ -18,7 +18,9 @@ type stub struct {
 	err   error
 }
 
-func (s *stub) Fenced(_ context.Context, key string, token uint64, script string, keys, args []string) (any, error) {
+func (s *stub) Fenced(_ context.Context, key string, token uint64, script string, keys,
+	args []string,
+) (any, error) {
 	s.asked = fmt.Sprint(key, " ", token, " ", keys, args, " ", script)
 	return s.reply, s.err
 }
@@ -31,7 +33,8 @@ func TestInRedis(t *testing.T) {
 	if err := data.HSet(t.Context(), "h", "a", "1", "b", "2"); err != nil {
 		t.Error(err)
 	}
-	if want := "shop~sku-1 7 [h] [a 1 b 2] return redis.call('HSET', KEYS[1], unpack(ARGV))"; b.asked != want {
+	want := "shop~sku-1 7 [h] [a 1 b 2] return redis.call('HSET', KEYS[1], unpack(ARGV))"
+	if b.asked != want {
 		t.Errorf("asked %s, want %s", b.asked, want)
 	}
 	if value, ok, err := data.Get(t.Context(), "s"); value != "" || ok || err != nil {
@@ -43,19 +46,25 @@ func TestInRedis(t *testing.T) {
 	}
 	b.err = fmt.Errorf("%w: another holds", backend.ErrLost)
 	var stale *fence.StaleError
-	if err := data.Set(t.Context(), "s", "x"); !errors.As(err, &stale) || !errors.Is(err, fence.ErrStale) ||
+	if err := data.Set(t.Context(), "s", "x"); !errors.As(err, &stale) ||
+		!errors.Is(err, fence.ErrStale) ||
 		!errors.Is(err, backend.ErrLost) || stale.Key != "sku-1" || stale.Token != 7 {
 		t.Errorf("Set by one who is late: %v", err)
 	}
 	b.err = context.DeadlineExceeded // unknown: not a refusal
-	if err := data.Set(t.Context(), "s", "x"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, fence.ErrStale) {
+	if err := data.Set(t.Context(), "s", "x"); !errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, fence.ErrStale) {
 		t.Errorf("Set without an answer: %v", err)
 	}
 	for name, h := range map[string]locker.Hold{
-		"shared": {Key: "k", StoreKey: "k", Mode: backend.Shared, Token: 7}, "no token": {Key: "k", StoreKey: "k", Mode: backend.Exclusive},
+		"shared": {Key: "k", StoreKey: "k", Mode: backend.Shared, Token: 7}, "no token": {
+			Key:      "k",
+			StoreKey: "k", Mode: backend.Exclusive,
+		},
 	} {
 		b.asked = ""
-		if err := fence.InRedis(b, h).Set(t.Context(), "s", "x"); !errors.Is(err, backend.ErrInvalid) || b.asked != "" {
+		if err := fence.InRedis(b, h).Set(t.Context(), "s", "x"); !errors.Is(err,
+			backend.ErrInvalid) || b.asked != "" {
 			t.Errorf("%s: %v, asked: %q", name, err, b.asked)
 		}
 	}

@@ -8,7 +8,8 @@ import (
 // Table makes the table that [Admit] keeps the newest token of each key in, in PostgreSQL and in
 // SQLite. Run it with the rest of the schema, once: where several do at a time, PostgreSQL lets one
 // of them fail.
-const Table = `CREATE TABLE IF NOT EXISTS holdfast_fence (key TEXT PRIMARY KEY, token BIGINT NOT NULL)`
+const Table = `CREATE TABLE IF NOT EXISTS holdfast_fence ` +
+	`(key TEXT PRIMARY KEY, token BIGINT NOT NULL)`
 
 // admit takes the row of the key, and with it whoever comes later until the transaction ends, and
 // changes it unless it has a newer token. One row is changed, or none.
@@ -47,7 +48,9 @@ func Admit(ctx context.Context, tx *sql.Tx, key string, token uint64) error {
 // to run it again with the same token is harmless if the statement itself is so. A statement that
 // changes several rows changes those whose tokens allow it, and is refused only if there is none:
 // use Admit for more than one row.
-func Exec(ctx context.Context, db Execer, key string, token uint64, query string, args ...any) (sql.Result, error) {
+func Exec(ctx context.Context, db Execer, key string, token uint64, query string,
+	args ...any,
+) (sql.Result, error) {
 	if err := check(key, token); err != nil {
 		return nil, err
 	}

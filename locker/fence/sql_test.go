@@ -39,7 +39,8 @@ func TestExec(t *testing.T) {
 		{database{rows: 1}, 1 << 63, backend.ErrInvalid, false},
 	} {
 		db := test.db
-		if _, err := fence.Exec(t.Context(), &db, "k", test.token, "UPDATE"); !errors.Is(err, test.want) || db.ran != test.ran {
+		if _, err := fence.Exec(t.Context(), &db, "k", test.token, "UPDATE"); !errors.Is(err,
+			test.want) || db.ran != test.ran {
 			t.Errorf("%+v: %v, ran: %v", test, err, db.ran)
 		}
 	}

@@ -2,7 +2,8 @@
 // holds and waits for, and a profile of where waiting costs time. It needs no telemetry.
 //
 //	tracker := contention.New(contention.Config{})
-//	cfg := locker.Config{Observer: tracker, Classes: []string{"order-*"}} // or locker.Observers(others…, tracker)
+//	// Or locker.Observers(others…, tracker):
+//	cfg := locker.Config{Observer: tracker, Classes: []string{"order-*"}}
 //	l, err := locker.New(b, locker.Bare, cfg)
 //	http.Handle("/debug/locks/", tracker)
 //

@@ -17,7 +17,8 @@ func Example() {
 	defer b.Close()
 	tracker := contention.New(contention.Config{})
 	http.Handle("/debug/locks/", tracker) // where net/http/pprof is served, too
-	l, err := locker.New(b, locker.Bare, locker.Config{Observer: tracker, Classes: []string{"order-*"}})
+	l, err := locker.New(b, locker.Bare,
+		locker.Config{Observer: tracker, Classes: []string{"order-*"}})
 	if err != nil {
 		panic(err)
 	}

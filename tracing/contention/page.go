@@ -23,7 +23,8 @@ var pageText string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"brief": brief, "parts": parts, "bars": bars,
-	"trace": func(string) string { return "" }, "ago": func(Lock) time.Duration { return 0 }, // ServeHTTP has them
+	// ServeHTTP has them
+	"trace": func(string) string { return "" }, "ago": func(Lock) time.Duration { return 0 },
 }).Parse(pageText))
 
 // brief is a duration for people, never negative.
@@ -59,7 +60,9 @@ type bar struct {
 // bars are those of a wait that is over, the earliest first.
 func bars(wait Lock) (all []bar) {
 	const least = 0.3 // else it is not seen
-	percent := func(d time.Duration) float64 { return 100 * d.Seconds() / max(wait.For, 1).Seconds() }
+	percent := func(d time.Duration) float64 {
+		return 100 * d.Seconds() / max(wait.For, 1).Seconds()
+	}
 	for _, h := range wait.Held {
 		b := bar{Held: h, After: h.From.Sub(wait.Since), For: h.To.Sub(h.From)}
 		b.X, b.Width = min(percent(b.After), 100-least), max(percent(b.For), least)
@@ -90,21 +93,27 @@ func (t *Tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		kind = "application/octet-stream"
 		w.Header().Set("Content-Disposition", `attachment; filename="`+base+`.pb.gz"`)
-		err = t.WriteProfile(r.Context(), &body, base == "holders", time.Duration(seconds)*time.Second)
+		err = t.WriteProfile(r.Context(), &body, base == "holders",
+			time.Duration(seconds)*time.Second)
 	case strings.HasSuffix(r.URL.Path, "/"):
 		kind = "text/html; charset=utf-8"
 		host, _ := os.Hostname()
 		s := t.Snapshot()
 		own := template.Must(page.Clone()).Funcs(template.FuncMap{
-			"trace": func(id string) string { return strings.ReplaceAll(t.cfg.TraceURL, "{trace}", id) },
-			"ago":   func(l Lock) time.Duration { return brief(s.At.Sub(l.Since.Add(l.For))) },
+			"trace": func(id string) string {
+				return strings.ReplaceAll(t.cfg.TraceURL, "{trace}", id)
+			},
+			"ago": func(l Lock) time.Duration { return brief(s.At.Sub(l.Since.Add(l.For))) },
 		})
 		err = own.Execute(&body, struct {
 			Snapshot
 			Host                            string
 			PID                             int
 			Waiting, Held, Waited, Released [][]Lock
-		}{s, host, os.Getpid(), byKey(s.Waits), byKey(s.Holds), byKey(s.LongestWaits), byKey(s.LongestHolds)})
+		}{
+			s, host, os.Getpid(), byKey(s.Waits), byKey(s.Holds), byKey(s.LongestWaits),
+			byKey(s.LongestHolds),
+		})
 	default:
 		http.NotFound(w, r)
 		return

@@ -56,7 +56,8 @@ func browse(t *testing.T, args ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, browser(t), append([]string{
-		"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
+		"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--no-first-run", "--hide-scrollbars",
 		"--user-data-dir=" + t.TempDir(),
 	}, args...)...)
 	cmd.WaitDelay = 5 * time.Second
@@ -70,21 +71,28 @@ func browse(t *testing.T, args ...string) string {
 // frame shows the page as wide as the request says, and writes how it looks there.
 func frame(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html")
-	fmt.Fprintf(w, `<!doctype html><iframe src="/debug/locks/" style="width: %spx; height: 3000px; border: 0"></iframe><pre id="looks"></pre>
+	fmt.Fprintf(w, `<!doctype html>
+<iframe src="/debug/locks/" style="width: %spx; height: 3000px; border: 0"></iframe>
+<pre id="looks"></pre>
 <script>
 onload = () => {
-	const page = document.querySelector('iframe').contentDocument, root = page.documentElement, broken = [];
+	const page = document.querySelector('iframe').contentDocument;
+	const root = page.documentElement, broken = [];
 	for (const key of page.querySelectorAll('td:first-child > b')) {
 		for (const word of key.childNodes) {
 			const range = page.createRange();
 			range.selectNodeContents(word);
-			if (word.nodeType === Node.TEXT_NODE && range.getClientRects().length > 1) broken.push(word.data);
+			if (word.nodeType === Node.TEXT_NODE && range.getClientRects().length > 1) {
+				broken.push(word.data);
+			}
 		}
 	}
-	const bars = [...page.querySelectorAll('.wait')[0]?.querySelectorAll('rect') ?? []].map(r => r.getBoundingClientRect());
+	const rects = page.querySelectorAll('.wait')[0]?.querySelectorAll('rect') ?? [];
+	const bars = [...rects].map(r => r.getBoundingClientRect());
 	const percent = x => Math.round(100 * (x - bars[0].left) / bars[0].width);
 	looks.textContent = JSON.stringify({
-		Keys: page.querySelectorAll('td:first-child > b').length, Width: root.scrollWidth, Broken: broken,
+		Keys: page.querySelectorAll('td:first-child > b').length,
+		Width: root.scrollWidth, Broken: broken,
 		Bars: bars.map(b => [percent(b.left), percent(b.right)]),
 	});
 };
@@ -102,7 +110,8 @@ type looks struct {
 // look returns how the page looks in so many pixels.
 func look(t *testing.T, url string, width int) (is looks) {
 	t.Helper()
-	_, text, _ := strings.Cut(dom(t, fmt.Sprintf("%s/frame?width=%d", url, width)), `<pre id="looks">`)
+	_, text, _ := strings.Cut(dom(t, fmt.Sprintf("%s/frame?width=%d", url, width)),
+		`<pre id="looks">`)
 	text, _, _ = strings.Cut(text, "</pre>")
 	if err := json.Unmarshal([]byte(text), &is); err != nil {
 		t.Fatal(err, text)
@@ -149,7 +158,8 @@ func TestPageInBrowser(t *testing.T) {
 	tracker := contention.New(contention.Config{TraceURL: "http://jaeger/trace/{trace}"})
 	end := shop(t, tracker)
 	l := client(t, membackend.New(), tracker)
-	long, err := l.Lock(t.Context(), "tenants/acme-gmbh-and-partners/warehouses/berlin-schoeneberg/shelves/4711:sku-0000481516")
+	long, err := l.Lock(t.Context(),
+		"tenants/acme-gmbh-and-partners/warehouses/berlin-schoeneberg/shelves/4711:sku-0000481516")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,17 +188,22 @@ func TestPageInBrowser(t *testing.T) {
 	end()
 
 	held, waiting := rows(t, page, "held"), rows(t, page, "waiting")
-	if len(held) != 2 || held[0][0] != "order-17&lt;x&gt;" || held[0][1] != "exclusive" || held[0][2] != "1" || held[0][5] != "2" ||
+	if len(held) != 2 || held[0][0] != "order-17&lt;x&gt;" || held[0][1] != "exclusive" ||
+		held[0][2] != "1" || held[0][5] != "2" ||
 		held[0][6] != "contention_test.shop" || !strings.Contains(page, "tracker_test.go:") {
 		t.Errorf("held: %q", held)
 	}
 	byUs, byThem := 0, 0
 	for _, w := range waiting {
 		switch by := strings.Join(strings.Fields(w[3]), " "); {
-		case w[0] == "order-17&lt;x&gt;" && strings.HasPrefix(by, "this process, in contention_test.shop") && strings.Contains(by, ", token ") &&
-			w[1] == "2" && strings.Contains(w[6], "and 1 behind") && strings.Contains(w[6], "1 ahead"):
+		case w[0] == "order-17&lt;x&gt;" &&
+			strings.HasPrefix(by, "this process, in contention_test.shop") &&
+			strings.Contains(by, ", token ") &&
+			w[1] == "2" && strings.Contains(w[6], "and 1 behind") &&
+			strings.Contains(w[6], "1 ahead"):
 			byUs++
-		case w[0] == "invoice-4" && by == "billing &lt;b&gt; on far, pid 7 trace" && w[1] == "1" && w[5] == "1":
+		case w[0] == "invoice-4" && by == "billing &lt;b&gt; on far, pid 7 trace" && w[1] == "1" &&
+			w[5] == "1":
 			byThem++
 		}
 		for _, age := range []string{w[2], w[4]} {
@@ -197,34 +212,46 @@ func TestPageInBrowser(t *testing.T) {
 			}
 		}
 	}
-	if byUs != 1 || byThem != 1 || !strings.Contains(page, `href="http://jaeger/trace/`+theirTrace+`"`) {
+	if byUs != 1 || byThem != 1 ||
+		!strings.Contains(page, `href="http://jaeger/trace/`+theirTrace+`"`) {
 		t.Errorf("waiting: %q", waiting)
 	}
-	if !strings.Contains(page, "Held: 2") || !strings.Contains(page, "Waiting: 3") || strings.Contains(page, "<x>") || strings.Contains(page, "billing <b>") {
+	if !strings.Contains(page, "Held: 2") || !strings.Contains(page, "Waiting: 3") ||
+		strings.Contains(page, "<x>") || strings.Contains(page, "billing <b>") {
 		t.Errorf("page:\n%s", page)
 	}
 }
 
 // reserve and charge work under a lock, for so long.
 func reserve(t *testing.T, l locker.Locker[struct{}], key string, d time.Duration) {
-	if err := locker.Do(context.Background(), l, key, func(context.Context, struct{}) error { time.Sleep(d); return nil }); err != nil {
+	if err := locker.Do(context.Background(), l, key, func(context.Context, struct{}) error {
+		time.Sleep(d)
+		return nil
+	}); err != nil {
 		t.Error(err)
 	}
 }
 
 func charge(t *testing.T, l locker.Locker[struct{}], key string, d time.Duration) {
-	if err := locker.Do(context.Background(), l, key, func(context.Context, struct{}) error { time.Sleep(d); return nil }); err != nil {
+	if err := locker.Do(context.Background(), l, key, func(context.Context, struct{}) error {
+		time.Sleep(d)
+		return nil
+	}); err != nil {
 		t.Error(err)
 	}
 }
 
 // busy is the page of a process that has waited for two others, and waits.
 func busy(t *testing.T) *httptest.ResponseRecorder {
-	b, tracker, others := membackend.New(), contention.New(contention.Config{}), contention.New(contention.Config{})
+	b, tracker, others := membackend.New(), contention.New(contention.Config{}),
+		contention.New(contention.Config{})
 	near := client(t, b, tracker)
-	billing, shipping := client(t, elsewhere{b, 4711, "billing"}, others), client(t, elsewhere{b, 815, "shipping"}, others)
+	billing, shipping := client(t, elsewhere{b, 4711, "billing"}, others),
+		client(t, elsewhere{b, 815, "shipping"}, others)
 	var wg sync.WaitGroup
-	start := func(work func(*testing.T, locker.Locker[struct{}], string, time.Duration), l locker.Locker[struct{}], key string, d time.Duration) {
+	start := func(work func(*testing.T, locker.Locker[struct{}], string, time.Duration),
+		l locker.Locker[struct{}], key string, d time.Duration,
+	) {
 		wg.Go(func() { work(t, l, key, d) })
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -253,7 +280,8 @@ func busy(t *testing.T) *httptest.ResponseRecorder {
 // picture writes a picture of the page, in few colors, so that it is small.
 func picture(t *testing.T, url, file string) {
 	t.Helper()
-	browse(t, "--disable-lcd-text", "--window-size=1280,815", "--screenshot="+file, url+"/debug/locks/")
+	browse(t, "--disable-lcd-text", "--window-size=1280,815", "--screenshot="+file,
+		url+"/debug/locks/")
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -264,10 +292,12 @@ func picture(t *testing.T, url, file string) {
 	}
 	small, text := image.NewPaletted(seen.Bounds(), palette.Plan9), new(bytes.Buffer)
 	draw.Draw(small, seen.Bounds(), seen, image.Point{}, draw.Src)
-	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(text, small); err != nil {
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(text,
+		small); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil { //nolint:gosec // it is for everybody
+	//nolint:gosec // it is for everybody
+	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -291,8 +321,8 @@ func TestBarsInBrowser(t *testing.T) {
 	}
 }
 
-// A wait that is over is drawn with who held meanwhile, where in the wait that was; further waits for
-// the key are behind it.
+// A wait that is over is drawn with who held meanwhile, where in the wait that was; further waits
+// for the key are behind it.
 func TestBars(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, tracker := membackend.New(), contention.New(contention.Config{})
@@ -329,14 +359,17 @@ func TestBars(t *testing.T) {
 			`class="there" x="0.00%" width="66.67%" height="100%"/>`,
 			`class="here" x="66.67%" width="33.33%" height="100%"/>`,
 		}
-		if got := strings.Split(drawn, "<rect ")[1:]; len(got) != 3 || !strings.HasPrefix(got[0], want[0]) ||
+		if got := strings.Split(drawn, "<rect ")[1:]; len(got) != 3 ||
+			!strings.HasPrefix(got[0], want[0]) ||
 			!strings.HasPrefix(got[1], want[1]) || !strings.HasPrefix(got[2], want[2]) {
 			t.Errorf("drawn:\n%s", drawn)
 		}
-		if !strings.Contains(drawn, "billing &lt;b&gt; on far, pid 7") || !strings.Contains(drawn, ">after 2s<") {
+		if !strings.Contains(drawn, "billing &lt;b&gt; on far, pid 7") ||
+			!strings.Contains(drawn, ">after 2s<") {
 			t.Errorf("drawn:\n%s", drawn)
 		}
-		if strings.Count(more, `<div class="wait">`) != 1 || !strings.Contains(more, `x="0.00%" width="100.00%"`) {
+		if strings.Count(more, `<div class="wait">`) != 1 ||
+			!strings.Contains(more, `x="0.00%" width="100.00%"`) {
 			t.Errorf("behind it:\n%s", more)
 		}
 	})

@@ -44,11 +44,13 @@ func (all spending) add(at site, d time.Duration) {
 
 // WriteProfile writes a profile of lock waits, in the gzipped form that go tool pprof reads: by
 // the stacks of those who waited or, as the mutex profile of Go, of those who held meanwhile, as
-// far as that was in this process; of another it has the service and pid, for 200 processes at most.
-// Samples have how often and how long, and the label "class"; those of holders have "holder", which
-// says what process that was. It is of all since the Tracker was made or, with a positive d, of the
-// next d; it ends early with ctx.
-func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool, d time.Duration) error {
+// far as that was in this process; of another it has the service and pid, for 200 processes at
+// most. Samples have how often and how long, and the label "class"; those of holders have "holder",
+// which says what process that was. It is of all since the Tracker was made or, with a positive d,
+// of the next d; it ends early with ctx.
+func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool,
+	d time.Duration,
+) error {
 	from, before := t.began, spending{}
 	if d > 0 {
 		from, before = time.Now(), t.spending()
@@ -58,12 +60,18 @@ func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool, d
 		}
 	}
 	p := &profile.Profile{
-		SampleType:        []*profile.ValueType{{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "nanoseconds"}},
+		SampleType: []*profile.ValueType{
+			{Type: "contentions", Unit: "count"},
+			{Type: "delay", Unit: "nanoseconds"},
+		},
 		DefaultSampleType: "delay",
 		PeriodType:        &profile.ValueType{Type: "contentions", Unit: "count"}, Period: 1,
 		TimeNanos: from.UnixNano(), DurationNanos: time.Since(from).Nanoseconds(),
 		Mapping: []*profile.Mapping{
-			{ID: 1, HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true},
+			{
+				ID: 1, HasFunctions: true, HasFilenames: true, HasLineNumbers: true,
+				HasInlineFrames: true,
+			},
 		},
 	}
 	known := map[runtime.Frame]*profile.Location{}
@@ -86,7 +94,10 @@ func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool, d
 		for _, f := range stack {
 			if known[f] == nil {
 				id := uint64(len(known) + 1)
-				fn := &profile.Function{ID: id, Name: f.Function, SystemName: f.Function, Filename: f.File}
+				fn := &profile.Function{
+					ID: id, Name: f.Function, SystemName: f.Function,
+					Filename: f.File,
+				}
 				known[f] = &profile.Location{
 					ID: id, Mapping: p.Mapping[0], Address: uint64(f.PC),
 					Line: []profile.Line{{Function: fn, Line: int64(f.Line)}},
@@ -122,5 +133,6 @@ func frames(stack []uintptr) (all []runtime.Frame) {
 // ours reports whether a function belongs to what is observed and not to who uses it.
 func ours(function string) bool {
 	_, after, ok := strings.Cut(function, "/holdfast/")
-	return ok && (strings.HasPrefix(after, "locker.") || strings.HasPrefix(after, "tracing/contention."))
+	return ok && (strings.HasPrefix(after, "locker.") ||
+		strings.HasPrefix(after, "tracing/contention."))
 }

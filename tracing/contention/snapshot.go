@@ -25,8 +25,8 @@ type Snapshot struct {
 	Deadlocks []Deadlock `json:"deadlocks"` // the last 20 that a wait here was in, the latest first
 }
 
-// A Deadlock is waits that were found to wait for each other: each for what the next one holds, and the last for what
-// the first holds.
+// A Deadlock is waits that were found to wait for each other: each for what the next one holds, and
+// the last for what the first holds.
 type Deadlock struct {
 	At    time.Time        `json:"at"` // when it was found, last
 	Waits []locker.Waiting `json:"waits"`
@@ -49,11 +49,13 @@ type Lock struct {
 
 	// Of a wait. One that is over has only the Blocker, which was in its way for the longest, and
 	// Held.
-	Attempts int      `json:"attempts,omitzero"`   // made for it, by itself and now by its cohort
-	Position int      `json:"position,omitzero"`   // in the store's queue, of its own claim or its cohort's; 1 is next
-	Ahead    int      `json:"ahead,omitzero"`      // how many of this process have waited for longer
-	Blocker  *Blocker `json:"blocked_by,omitzero"` // nil if not known
-	Held     []Held   `json:"held,omitzero"`       // meanwhile, as far as is known; 16 at most
+	Attempts int `json:"attempts,omitzero"` // made for it, by itself and now by its cohort
+	// in the store's queue, of its own claim or its cohort's; 1 is next
+	Position int `json:"position,omitzero"`
+	// how many of this process have waited for longer
+	Ahead   int      `json:"ahead,omitzero"`
+	Blocker *Blocker `json:"blocked_by,omitzero"` // nil if not known
+	Held    []Held   `json:"held,omitzero"`       // meanwhile, as far as is known; 16 at most
 }
 
 // A Held is the part of a wait in which somebody is known to have held the lock.
@@ -121,7 +123,8 @@ func (t *Tracker) Snapshot() Snapshot {
 	})
 	for _, all := range [][]Lock{s.Waits, s.Holds} {
 		slices.SortFunc(all, func(a, b Lock) int {
-			return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Ahead, b.Ahead))
+			return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key),
+				cmp.Compare(a.Ahead, b.Ahead))
 		})
 	}
 	return s
@@ -141,7 +144,10 @@ func blockerOf(h *blame.Hold) *Blocker {
 	if h == nil {
 		return nil
 	}
-	b := &Blocker{Token: h.Token, Since: h.From, Trace: traceID(h.Meta.Traceparent), Note: h.Meta.Note}
+	b := &Blocker{
+		Token: h.Token, Since: h.From, Trace: traceID(h.Meta.Traceparent),
+		Note: h.Meta.Note,
+	}
 	if l, ok := h.Here.(*lock); ok {
 		b.Here, b.Trace = true, traceID(l.trace)
 		b.Func, b.Where = place(l.stack[:])
@@ -162,11 +168,13 @@ func traceID(traceparent string) string {
 // longest is how many of the last minute are kept.
 const longest = 20
 
-// remember adds a wait or a hold that is over to the longest of the last minute, if it is one of them.
-// by is who was in the way of a wait, the longest first.
+// remember adds a wait or a hold that is over to the longest of the last minute, if it is one of
+// them. by is who was in the way of a wait, the longest first.
 func remember(all []Lock, l *lock, since, end time.Time, by []blame.Interval) []Lock {
 	all = lately(all, end)
-	i, _ := slices.BinarySearchFunc(all, end.Sub(since), func(a Lock, d time.Duration) int { return cmp.Compare(d, a.For) })
+	i, _ := slices.BinarySearchFunc(all, end.Sub(since), func(a Lock, d time.Duration) int {
+		return cmp.Compare(d, a.For)
+	})
 	if i == longest {
 		return all
 	}
@@ -183,7 +191,9 @@ func remember(all []Lock, l *lock, since, end time.Time, by []blame.Interval) []
 
 // lately leaves out what ended more than a minute ago.
 func lately(all []Lock, now time.Time) []Lock {
-	return slices.DeleteFunc(all, func(l Lock) bool { return now.Sub(l.Since.Add(l.For)) > time.Minute })
+	return slices.DeleteFunc(all, func(l Lock) bool {
+		return now.Sub(l.Since.Add(l.For)) > time.Minute
+	})
 }
 
 // place is the first frame that is not the lock's: its function, with the last part of its package,

@@ -48,7 +48,8 @@ type Tracker struct {
 func New(cfg Config) *Tracker {
 	return &Tracker{
 		cfg: cfg, began: time.Now(), spent: spending{},
-		longestWaits: []Lock{}, longestHolds: []Lock{}, deadlocks: []Deadlock{}, // never null in JSON
+		// never null in JSON
+		longestWaits: []Lock{}, longestHolds: []Lock{}, deadlocks: []Deadlock{},
 	}
 }
 
@@ -74,7 +75,9 @@ type opKey struct{}
 func ignore(locker.Hold, error) {}
 
 // Begin implements [locker.Observer].
-func (t *Tracker) Begin(ctx context.Context, op string, h locker.Hold) (context.Context, func(locker.Hold, error)) {
+func (t *Tracker) Begin(ctx context.Context, op string,
+	h locker.Hold,
+) (context.Context, func(locker.Hold, error)) {
 	l, known := ctx.Value(opKey{}).(*lock)
 	switch {
 	case op == locker.OpLock:
@@ -103,18 +106,25 @@ func (t *Tracker) Event(ctx context.Context, e locker.Event) {
 	case e.Kind == locker.EventWake:
 		t.blame.Told(l.Key, e.Before, false)
 	case e.Kind == locker.EventGrant && !l.lease:
-		l.hold = blame.Hold{Meta: e.Lease.Claim, Token: e.Lease.Token, Here: l, Alone: l.Mode == backend.Exclusive, From: time.Now()}
+		l.hold = blame.Hold{
+			Meta: e.Lease.Claim, Token: e.Lease.Token, Here: l,
+			Alone: l.Mode == backend.Exclusive, From: time.Now(),
+		}
 		t.blame.Begin(l.Key, &l.hold)
 	}
 }
 
 // deadlock keeps a cycle, which each of its waits may tell, beginning with itself.
 func (t *Tracker) deadlock(cycle []locker.Waiting) {
-	first := slices.Index(cycle, slices.MinFunc(cycle, func(a, b locker.Waiting) int { return cmp.Compare(a.Holds, b.Holds) }))
+	first := slices.Index(cycle, slices.MinFunc(cycle, func(a, b locker.Waiting) int {
+		return cmp.Compare(a.Holds, b.Holds)
+	}))
 	d := Deadlock{time.Now(), slices.Concat(cycle[first:], cycle[:first])}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.deadlocks = slices.DeleteFunc(t.deadlocks, func(o Deadlock) bool { return slices.Equal(o.Waits, d.Waits) })
+	t.deadlocks = slices.DeleteFunc(t.deadlocks, func(o Deadlock) bool {
+		return slices.Equal(o.Waits, d.Waits)
+	})
 	t.deadlocks = slices.Insert(t.deadlocks, 0, d)[:min(len(t.deadlocks)+1, longest)]
 }
 

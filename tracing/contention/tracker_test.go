@@ -29,7 +29,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // theirs is the traceparent of the other process's locks, and theirTrace its trace.
-const theirs, theirTrace = "00-" + theirTrace + "-b7ad6b7169203331-01", "0af7651916cd43dd8448eb211c80319c"
+const theirs, theirTrace = "00-" + theirTrace +
+	"-b7ad6b7169203331-01", "0af7651916cd43dd8448eb211c80319c"
 
 // elsewhere makes a backend seem to be another process's, whose clock is an hour ahead.
 type elsewhere struct {
@@ -48,7 +49,8 @@ func (e elsewhere) Release(ctx context.Context, c backend.Claim) (backend.Releas
 
 func (e elsewhere) theirs(c backend.Claim) backend.Claim {
 	c.Meta = backend.Meta{
-		Service: cmp.Or(e.service, "billing <b>"), Host: "far", PID: cmp.Or(e.pid, 7), Traceparent: theirs, Since: c.Meta.Since.Add(time.Hour),
+		Service: cmp.Or(e.service, "billing <b>"), Host: "far", PID: cmp.Or(e.pid, 7),
+		Traceparent: theirs, Since: c.Meta.Since.Add(time.Hour),
 		Note: c.Meta.Note,
 	}
 	if n := len(c.Before); n > 0 { // the last is the claim itself
@@ -60,7 +62,8 @@ func (e elsewhere) theirs(c backend.Claim) backend.Claim {
 
 func client(t *testing.T, b backend.Backend, o locker.Observer) *locker.Client[struct{}] {
 	t.Helper()
-	l, err := locker.New(b, locker.Bare, locker.Config{Observer: o, Classes: []string{"order-*", "invoice-*"}})
+	l, err := locker.New(b, locker.Bare,
+		locker.Config{Observer: o, Classes: []string{"order-*", "invoice-*"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,11 +121,14 @@ func TestSnapshot(t *testing.T) {
 		synctest.Wait()
 		w := get(t, tracker, "/debug/locks/json")
 		var s contention.Snapshot
-		if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || w.Header().Get("Content-Type") != "application/json" {
+		if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil ||
+			w.Header().Get("Content-Type") != "application/json" {
 			t.Fatal(err, w.Body)
 		}
-		if len(s.Holds) != 1 || s.Holds[0].Key != "order-17<x>" || s.Holds[0].Token == 0 || s.Holds[0].Waiters != 2 ||
-			!strings.Contains(s.Holds[0].Where, "tracker_test.go") || s.At.Sub(s.Holds[0].Since) != 15*time.Second {
+		if len(s.Holds) != 1 || s.Holds[0].Key != "order-17<x>" || s.Holds[0].Token == 0 ||
+			s.Holds[0].Waiters != 2 ||
+			!strings.Contains(s.Holds[0].Where, "tracker_test.go") ||
+			s.At.Sub(s.Holds[0].Since) != 15*time.Second {
 			t.Errorf("holds: %+v", s.Holds)
 		}
 		here, there := 0, 0
@@ -130,9 +136,11 @@ func TestSnapshot(t *testing.T) {
 			switch b := w.Blocker; {
 			case b == nil:
 				t.Errorf("nobody blocks %+v", w)
-			case b.Here && w.Key == "order-17<x>" && w.Attempts == 0 && b.Token == s.Holds[0].Token && b.Where == s.Holds[0].Where:
+			case b.Here && w.Key == "order-17<x>" && w.Attempts == 0 &&
+				b.Token == s.Holds[0].Token && b.Where == s.Holds[0].Where:
 				here++
-			case !b.Here && w.Key == "invoice-4" && b.PID == 7 && b.Trace == theirTrace && w.Position == 1 && w.Attempts > 0 && !b.Since.After(w.Since):
+			case !b.Here && w.Key == "invoice-4" && b.PID == 7 && b.Trace == theirTrace &&
+				w.Position == 1 && w.Attempts > 0 && !b.Since.After(w.Since):
 				there++
 			default:
 				t.Errorf("%+v is blocked by %+v", w, b)
@@ -146,22 +154,28 @@ func TestSnapshot(t *testing.T) {
 		}
 		end()
 		s = tracker.Snapshot()
-		if len(s.LongestHolds) != 4 || s.LongestHolds[0].For != 15*time.Second || len(s.LongestWaits) != 3 ||
-			s.LongestWaits[2].For != 15*time.Second || s.LongestWaits[0].Blocker == nil || !strings.Contains(s.LongestWaits[0].Where, "tracker_test.go") {
+		if len(s.LongestHolds) != 4 || s.LongestHolds[0].For != 15*time.Second ||
+			len(s.LongestWaits) != 3 ||
+			s.LongestWaits[2].For != 15*time.Second || s.LongestWaits[0].Blocker == nil ||
+			!strings.Contains(s.LongestWaits[0].Where, "tracker_test.go") {
 			t.Errorf("the longest waits %+v, holds %+v", s.LongestWaits, s.LongestHolds)
 		}
 		for _, w := range s.LongestWaits { // of which each tells who held meanwhile, as its bars do
 			sum := time.Duration(0)
 			for _, h := range w.Held {
-				if sum += h.To.Sub(h.From); h.From.Before(w.Since) || h.To.After(w.Since.Add(w.For)) || h.To.Before(h.From) {
-					t.Errorf("held from %v to %v in a wait since %v of %v", h.From, h.To, w.Since, w.For)
+				if sum += h.To.Sub(h.From); h.From.Before(w.Since) ||
+					h.To.After(w.Since.Add(w.For)) || h.To.Before(h.From) {
+					t.Errorf("held from %v to %v in a wait since %v of %v", h.From, h.To, w.Since,
+						w.For)
 				}
 			}
 			if len(w.Held) == 0 || w.Held[0].By.String() != w.Blocker.String() || sum != w.For {
-				t.Errorf("in a wait of %v for %s held %+v, blocked by %v", w.For, w.Key, w.Held, w.Blocker)
+				t.Errorf("in a wait of %v for %s held %+v, blocked by %v", w.For, w.Key, w.Held,
+					w.Blocker)
 			}
 		}
-		if page := get(t, tracker, "/debug/locks/").Body.String(); strings.Count(page, `width="100.00%"`) != 3 || !strings.Contains(page, "billing &lt;b&gt; on far, pid 7") {
+		if page := get(t, tracker, "/debug/locks/").Body.String(); strings.Count(page,
+			`width="100.00%"`) != 3 || !strings.Contains(page, "billing &lt;b&gt; on far, pid 7") {
 			t.Errorf("the page does not draw the three waits:\n%s", page)
 		}
 		time.Sleep(2 * time.Minute)
@@ -184,7 +198,8 @@ func TestSnapshot(t *testing.T) {
 			waitFor(t, again, "invoice-4")
 		}()
 		synctest.Wait()
-		if s := tracker.Snapshot(); len(s.Waits) != 1 || s.Waits[0].Attempts != 0 || s.Waits[0].Position != 0 || !s.Waits[0].Blocker.Here {
+		if s := tracker.Snapshot(); len(s.Waits) != 1 || s.Waits[0].Attempts != 0 ||
+			s.Waits[0].Position != 0 || !s.Waits[0].Blocker.Here {
 			t.Errorf("waits: %+v", s.Waits)
 		}
 		_ = g.Unlock()
@@ -209,7 +224,8 @@ func TestNotes(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, key := range []string{"order-1", "order-2"} {
 			wg.Go(func() {
-				if g, err := near.Lock(t.Context(), key, locker.Note(waits)); err != nil || g.Unlock() != nil {
+				if g, err := near.Lock(t.Context(), key, locker.Note(waits)); err != nil ||
+					g.Unlock() != nil {
 					t.Error(err)
 				}
 			})
@@ -221,7 +237,11 @@ func TestNotes(t *testing.T) {
 			t.Fatalf("%+v", s)
 		}
 		for _, w := range s.Waits {
-			if want := map[string]string{"order-1": ours, "order-2": theirs}[w.Key]; w.Note != waits || w.Blocker == nil || w.Blocker.Note != want {
+			if want := map[string]string{
+				"order-1": ours,
+				"order-2": theirs,
+			}[w.Key]; w.Note != waits || w.Blocker == nil ||
+				w.Blocker.Note != want {
 				t.Errorf("%+v is blocked by %+v", w, w.Blocker)
 			}
 		}
@@ -267,11 +287,13 @@ func TestProfile(t *testing.T) {
 		class := s.Label["class"][0]
 		counts[class] += s.Value[0]
 		times[class] += s.Value[1]
-		if top := s.Location[0].Line[0].Function.Name; !strings.HasSuffix(top, "contention_test.waitFor") {
+		if top := s.Location[0].Line[0].Function.Name; !strings.HasSuffix(top,
+			"contention_test.waitFor") {
 			t.Errorf("%s is on top", top)
 		}
 	}
-	if len(counts) != 2 || counts["order"] != 2 || counts["invoice"] != 1 || times["order"] < 2*int64(10*time.Second) || times["order"] > 2*int64(11*time.Second) {
+	if len(counts) != 2 || counts["order"] != 2 || counts["invoice"] != 1 ||
+		times["order"] < 2*int64(10*time.Second) || times["order"] > 2*int64(11*time.Second) {
 		t.Errorf("counts %v, times %v", counts, times)
 	}
 
@@ -279,8 +301,10 @@ func TestProfile(t *testing.T) {
 	if err := os.WriteFile(file, data.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), "go", "tool", "pprof", "-top", "-unit=s", file).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "Type: delay") || !strings.Contains(string(out), "contention_test.waitFor") {
+	out, err := exec.CommandContext(t.Context(), "go", "tool", "pprof", "-top", "-unit=s",
+		file).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "Type: delay") ||
+		!strings.Contains(string(out), "contention_test.waitFor") {
 		t.Errorf("go tool pprof: %v\n%s", err, out)
 	}
 }
@@ -311,7 +335,8 @@ func TestProfileOfSeconds(t *testing.T) {
 		waits, delay, top := samples("/debug/locks/holders")
 		slices.Sort(top)
 		if waits != 3 || delay != 30*time.Second || len(top) != 2 || top[0] != "billing <b>/7" ||
-			!strings.HasSuffix(top[1], "contention_test.shop") || !slices.Equal(holders, []string{"billing <b>/7", "this process"}) {
+			!strings.HasSuffix(top[1], "contention_test.shop") ||
+			!slices.Equal(holders, []string{"billing <b>/7", "this process"}) {
 			t.Errorf("holders: %d, %v, %q, %q", waits, delay, top, holders)
 		}
 		if n, _, _ := samples("/debug/locks/profile?seconds=5"); n != 0 || holders != nil {
@@ -361,7 +386,8 @@ func TestProfileOfManyProcesses(t *testing.T) {
 		for _, s := range p.Sample {
 			counts[s.Label["holder"][0]] += s.Value[0]
 		}
-		if len(counts) != 201 || counts["billing <b>/1"] != 1 || counts["billing <b>/200"] != 1 || counts["_other"] != processes-200 {
+		if len(counts) != 201 || counts["billing <b>/1"] != 1 || counts["billing <b>/200"] != 1 ||
+			counts["_other"] != processes-200 {
 			t.Errorf("%d holders: %v", len(counts), counts)
 		}
 	})
@@ -369,7 +395,11 @@ func TestProfileOfManyProcesses(t *testing.T) {
 
 func TestRequests(t *testing.T) {
 	tracker := contention.New(contention.Config{})
-	for path, status := range map[string]int{"/debug/locks/": 200, "/": 200, "/debug/locks/profile": 200, "/debug/locks/holders": 200, "/debug/locks/profile?seconds=x": 400, "/debug/locks/other": 404} {
+	for path, status := range map[string]int{
+		"/debug/locks/": 200, "/": 200,
+		"/debug/locks/profile": 200, "/debug/locks/holders": 200,
+		"/debug/locks/profile?seconds=x": 400, "/debug/locks/other": 404,
+	} {
 		if w := get(t, tracker, path); w.Code != status {
 			t.Errorf("%s: %d", path, w.Code)
 		}
@@ -415,7 +445,8 @@ func TestWaitsAreWaits(t *testing.T) {
 		s, positions := tracker.Snapshot(), 0
 		for _, w := range s.Waits {
 			positions += w.Position
-			if d := s.At.Sub(w.Since); d != 9*time.Second && d != 10*time.Second || w.Attempts < 1 || w.Mode != "permit" || w.Blocker == nil || w.Blocker.PID != 7 {
+			if d := s.At.Sub(w.Since); d != 9*time.Second && d != 10*time.Second ||
+				w.Attempts < 1 || w.Mode != "permit" || w.Blocker == nil || w.Blocker.PID != 7 {
 				t.Errorf("%+v blocked by %+v", w, w.Blocker)
 			}
 		}
@@ -455,7 +486,8 @@ func (s *slow) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, 
 func TestDeadlockIsARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tracker, b := contention.New(contention.Config{}), membackend.New()
-		l, err := locker.New(b, locker.Bare, locker.Config{Observer: tracker, Service: "shop", BreakDeadlocks: true})
+		l, err := locker.New(b, locker.Bare,
+			locker.Config{Observer: tracker, Service: "shop", BreakDeadlocks: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -481,11 +513,13 @@ func TestDeadlockIsARow(t *testing.T) {
 			t.Error(err)
 		}
 		s := tracker.Snapshot()
-		if len(s.Deadlocks) != 1 || len(s.Deadlocks[0].Waits) != 2 || s.Deadlocks[0].Waits[0].Holds != keys[0] || s.Deadlocks[0].Waits[0].For != keys[1] {
+		if len(s.Deadlocks) != 1 || len(s.Deadlocks[0].Waits) != 2 ||
+			s.Deadlocks[0].Waits[0].Holds != keys[0] || s.Deadlocks[0].Waits[0].For != keys[1] {
 			t.Errorf("deadlocks: %+v", s.Deadlocks)
 		}
 		page := get(t, tracker, "/debug/locks/").Body.String()
-		if strings.Count(page, " ago</td><td><div>shop on ") != 1 || strings.Contains(page, keys[0]) {
+		if strings.Count(page, " ago</td><td><div>shop on ") != 1 ||
+			strings.Contains(page, keys[0]) {
 			t.Errorf("the page has no row of it: %s", page)
 		}
 	})

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend/record/recordtest"
 )
 
-// A store's own test: a client per call, of one store. That of a real store opens its server's, and leaves
-// Bubble out.
+// A store's own test: a client per call, of one store. That of a real store opens its server's, and
+// leaves Bubble out.
 func Example() {
 	_ = func(t *testing.T) { // func TestStore(t *testing.T)
 		var mu sync.Mutex

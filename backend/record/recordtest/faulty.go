@@ -19,11 +19,13 @@ var ErrFault = errors.New("recordtest: a fault")
 // Faults are what befalls the calls of a [Faulty] store: each of so many, from 0 to 1.
 type Faults struct {
 	// What a caller of the backend does not notice.
-	Conflict   float64 // others have changed the value meanwhile: what the first call of f made is thrown away
+	// others have changed the value meanwhile: what the first call of f made is thrown away
+	Conflict   float64
 	LoseNotice float64
 	Twice      float64 // a notice comes twice
 	LateNotice float64
-	Step       time.Duration // each call is given a time that is so far off at most, in either direction
+	// each call is given a time that is so far off at most, in either direction
+	Step time.Duration
 
 	// What it does.
 	Refuse     float64 // nothing is written: backend.ErrUnavailable
@@ -33,8 +35,8 @@ type Faults struct {
 	Delay      time.Duration
 }
 
-// Faulty is a store on a bad day. All that it does may happen to a store that keeps to the contract; a
-// backend that breaks on it is wrong.
+// Faulty is a store on a bad day. All that it does may happen to a store that keeps to the
+// contract; a backend that breaks on it is wrong.
 type Faulty struct {
 	store  record.Store
 	faults Faults
@@ -47,10 +49,12 @@ type Faulty struct {
 
 // NewFaulty returns store with faults that follow from seed.
 func NewFaulty(store record.Store, seed uint64, faults Faults) *Faulty {
-	return &Faulty{store: store, faults: faults, rand: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // a seed
+	//nolint:gosec // a seed
+	return &Faulty{store: store, faults: faults, rand: rand.New(rand.NewPCG(seed, 0))}
 }
 
-// EndFaults ends the faults of calls that are made from now on, and returns when all late writes are there.
+// EndFaults ends the faults of calls that are made from now on, and returns when all late writes
+// are there.
 func (s *Faulty) EndFaults() {
 	s.mu.Lock()
 	s.faults, s.ended = Faults{Step: s.faults.Step}, true
@@ -92,7 +96,9 @@ func (s *Faulty) delay() (d time.Duration) {
 }
 
 func (s *Faulty) off(now time.Time) time.Time {
-	s.draw(func(f Faults, r *rand.Rand) { now = now.Add(time.Duration((2*r.Float64() - 1) * float64(f.Step))) })
+	s.draw(func(f Faults, r *rand.Rand) {
+		now = now.Add(time.Duration((2*r.Float64() - 1) * float64(f.Step)))
+	})
 	return now
 }
 
@@ -103,7 +109,9 @@ func (s *Faulty) Read(ctx context.Context, key string) ([]byte, time.Time, error
 }
 
 // Change implements [record.Store].
-func (s *Faulty) Change(ctx context.Context, key string, f func([]byte, time.Time) ([]byte, error)) error {
+func (s *Faulty) Change(ctx context.Context, key string,
+	f func([]byte, time.Time) ([]byte, error),
+) error {
 	change := func(ctx context.Context) error {
 		return s.store.Change(ctx, key, func(value []byte, now time.Time) ([]byte, error) {
 			now = s.off(now)
@@ -128,7 +136,9 @@ func (s *Faulty) Change(ctx context.Context, key string, f func([]byte, time.Tim
 }
 
 // late has a compare-and-swap under way when its caller is told ErrFault.
-func (s *Faulty) late(ctx context.Context, key string, f func([]byte, time.Time) ([]byte, error)) error {
+func (s *Faulty) late(ctx context.Context, key string,
+	f func([]byte, time.Time) ([]byte, error),
+) error {
 	old, now, err := s.store.Read(ctx, key)
 	if err != nil {
 		return err
@@ -139,18 +149,21 @@ func (s *Faulty) late(ctx context.Context, key string, f func([]byte, time.Time)
 	}
 	old = bytes.Clone(old)
 	s.later(func() {
-		_ = s.store.Change(context.WithoutCancel(ctx), key, func(value []byte, _ time.Time) ([]byte, error) {
-			if !bytes.Equal(value, old) {
-				return nil, record.ErrChanged
-			}
-			return next, nil
-		})
+		_ = s.store.Change(context.WithoutCancel(ctx), key,
+			func(value []byte, _ time.Time) ([]byte, error) {
+				if !bytes.Equal(value, old) {
+					return nil, record.ErrChanged
+				}
+				return next, nil
+			})
 	})
 	return ErrFault
 }
 
 // Watch returns watch with faults, for a [record.Config].
-func (s *Faulty) Watch(watch func(context.Context, func(string)) error) func(context.Context, func(string)) error {
+func (s *Faulty) Watch(
+	watch func(context.Context, func(string)) error,
+) func(context.Context, func(string)) error {
 	return func(ctx context.Context, changed func(string)) error {
 		return watch(ctx, func(key string) {
 			if s.chance(func(f Faults) float64 { return f.LoseNotice }) {

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend/record"
 )
 
-// Memory is a store of records in this process, for tests. It compares and swaps ([record.Versioned]), and
-// tells of changes. Its clock is [time.Now].
+// Memory is a store of records in this process, for tests. It compares and swaps
+// ([record.Versioned]), and tells of changes. Its clock is [time.Now].
 type Memory struct {
 	mu       sync.Mutex
 	values   map[string]record.Value
@@ -28,7 +28,10 @@ func NewMemory() *Memory {
 
 // Config returns what the store can do, for [record.New].
 func (m *Memory) Config() record.Config {
-	return record.Config{Name: "memory", MinTTL: time.Millisecond, Watch: m.Watch, Keys: m.Keys, Identity: "memory"}
+	return record.Config{
+		Name: "memory", MinTTL: time.Millisecond, Watch: m.Watch, Keys: m.Keys,
+		Identity: "memory",
+	}
 }
 
 // Get implements [record.Versioned].

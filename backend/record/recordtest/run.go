@@ -2,7 +2,9 @@
 // [record.Store], a store that misbehaves as stores may, and one in memory.
 //
 //	func TestStore(t *testing.T) {
-//		recordtest.Run(t, recordtest.Harness{Open: func(t testing.TB) (record.Store, record.Config) { … }})
+//		recordtest.Run(t, recordtest.Harness{
+//			Open: func(t testing.TB) (record.Store, record.Config) { … },
+//		})
 //	}
 package recordtest
 
@@ -23,8 +25,8 @@ import (
 
 // A Harness is how the suite reaches the store under test.
 type Harness struct {
-	// Open returns another client of the store, as another process would have, and what it can do. It may
-	// be called concurrently. What it has opened is closed by the Config's Close.
+	// Open returns another client of the store, as another process would have, and what it can do.
+	// It may be called concurrently. What it has opened is closed by the Config's Close.
 	Open func(t testing.TB) (record.Store, record.Config)
 
 	// Bubble, Brief and Restart are as in [backendtest.Harness].
@@ -32,9 +34,10 @@ type Harness struct {
 	Restart       func(t testing.TB)
 }
 
-// Run runs the suite of [backendtest.Run] on the backend that [record.New] makes of the store, as subtests
-// of t. Beside it the suite puts values of other programs into the store, and deletes records
-// behind everybody's back; and it has values that this version must not take for a free lock.
+// Run runs the suite of [backendtest.Run] on the backend that [record.New] makes of the store, as
+// subtests of t. Beside it the suite puts values of other programs into the store, and deletes
+// records behind everybody's back; and it has values that this version must not take for a free
+// lock.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	t.Run("unreadable", func(t *testing.T) {
@@ -57,13 +60,14 @@ func Run(t *testing.T, h Harness) {
 		},
 		Drop: func(t testing.TB, key string) {
 			skew := put(t, h, key, nil)
-			time.Sleep(2*skew + time.Millisecond) // tokens go by the clock then, which must have gone on
+			// Tokens go by the clock then, which must have gone on.
+			time.Sleep(2*skew + time.Millisecond)
 		},
 	})
 }
 
-// unreadable puts records into the store that cannot be read: they are foreign to every verb, and stay as they
-// are until somebody deletes them.
+// unreadable puts records into the store that cannot be read: they are foreign to every verb, and
+// stay as they are until somebody deletes them.
 //
 // covers: R24
 func unreadable(t *testing.T, h Harness) {
@@ -78,18 +82,22 @@ func unreadable(t *testing.T, h Harness) {
 	newer[3]++ // the version
 	damaged[len(damaged)/2] ^= 0x10
 	for name, value := range map[string][]byte{
-		"of a newer version": newer, "damaged": damaged, "cut off": whole[:len(whole)-1], "another key's": r.Encode(key + "x"),
+		"of a newer version": newer, "damaged": damaged, "cut off": whole[:len(whole)-1],
+		"another key's": r.Encode(key + "x"),
 	} {
 		put(t, h, key, value)
 		b := record.New(h.Open(t))
-		_, acquired := b.TryAcquire(t.Context(), backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: time.Minute})
+		_, acquired := b.TryAcquire(t.Context(),
+			backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: time.Minute})
 		_, released := b.Release(t.Context(), c)
 		_, inspected := b.Inspect(t.Context(), key)
 		for verb, err := range map[string]error{
-			"TryAcquire": acquired, "Renew": b.Renew(t.Context(), c), "Release": released, "Inspect": inspected,
+			"TryAcquire": acquired, "Renew": b.Renew(t.Context(), c), "Release": released,
+			"Inspect": inspected,
 		} {
 			if !errors.Is(err, backend.ErrForeign) {
-				t.Errorf("%s of a record that is %s = %v, want ErrForeign: a lock that cannot be read is not free", verb, name, err)
+				t.Errorf("%s of a record that is %s = %v, want ErrForeign: a lock that cannot be "+
+					"read is not free", verb, name, err)
 			}
 		}
 		if !bytes.Equal(get(t, h, key), value) {
@@ -106,7 +114,9 @@ func unreadable(t *testing.T, h Harness) {
 func put(t testing.TB, h Harness, key string, value []byte) (skew time.Duration) {
 	t.Helper()
 	store, cfg := h.Open(t)
-	err := store.Change(context.Background(), key, func([]byte, time.Time) ([]byte, error) { return value, nil })
+	err := store.Change(context.Background(), key, func([]byte, time.Time) ([]byte, error) {
+		return value, nil
+	})
 	if cfg.Close != nil {
 		err = errors.Join(err, cfg.Close())
 	}

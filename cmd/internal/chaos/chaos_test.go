@@ -20,8 +20,10 @@ import (
 )
 
 var (
-	long = flag.Duration("long", 0, "run all scenarios again and again for so long; 0 is each of the short form once")
-	seed = flag.Uint64("seed", 0, "of the first run, and of the faults of each scenario in it; 0 draws one")
+	long = flag.Duration("long", 0,
+		"run all scenarios again and again for so long; 0 is each of the short form once")
+	seed = flag.Uint64("seed", 0,
+		"of the first run, and of the faults of each scenario in it; 0 draws one")
 	only = flag.Bool("only", false, "run only what -run names, long or not")
 	page = flag.String("page", "", "the file whose table is written again")
 )
@@ -120,7 +122,8 @@ func serverPath(name string) (string, error) {
 	if path, ok := serverPaths.Load(name); ok {
 		return path.(string), nil //nolint:forcetypeassert // stored below
 	}
-	out, err := exec.Command("../../../.ci/redis-versions", strings.ReplaceAll(name, " ", "")).Output()
+	out, err := exec.Command("../../../.ci/redis-versions",
+		strings.ReplaceAll(name, " ", "")).Output()
 	if err != nil {
 		return "", err
 	}

@@ -38,9 +38,11 @@ var shim struct {
 func newClock(t *testing.T) (*clock, testserver.Option) {
 	t.Helper()
 	shim.Do(func() {
-		if shim.dir, shim.err = os.MkdirTemp("", "holdfast-clock-"); shim.err == nil { //nolint:usetesting // for all tests
+		//nolint:usetesting // for all tests
+		if shim.dir, shim.err = os.MkdirTemp("", "holdfast-clock-"); shim.err == nil {
 			library := filepath.Join(shim.dir, "clock.so")
-			shim.out, shim.err = exec.Command("cc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, "testdata/clock.c").CombinedOutput()
+			shim.out, shim.err = exec.Command("cc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC",
+				"-o", library, "testdata/clock.c").CombinedOutput()
 		}
 	})
 	if shim.err != nil {
@@ -53,7 +55,8 @@ func newClock(t *testing.T) (*clock, testserver.Option) {
 	t.Cleanup(func() { _ = file.Close() })
 	c := &clock{file: file, anchor: history.Now()}
 	c.write(t)
-	return c, testserver.WithEnv("LD_PRELOAD="+filepath.Join(shim.dir, "clock.so"), "HOLDFAST_CLOCK="+file.Name())
+	return c, testserver.WithEnv("LD_PRELOAD="+filepath.Join(shim.dir, "clock.so"),
+		"HOLDFAST_CLOCK="+file.Name())
 }
 
 // step sets the time of day.
@@ -76,8 +79,12 @@ func (c *clock) run(t *testing.T, rate float64) {
 func (c *clock) write(t *testing.T) {
 	t.Helper()
 	c.writes++
-	for i, n := range []int64{c.writes, int64(c.offset), int64(c.gained), int64(c.rate * 1e9), int64(c.anchor), c.writes} {
-		if _, err := c.file.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(n)), int64(8*i)); err != nil {
+	for i, n := range []int64{
+		c.writes, int64(c.offset), int64(c.gained), int64(c.rate * 1e9),
+		int64(c.anchor), c.writes,
+	} {
+		if _, err := c.file.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(n)),
+			int64(8*i)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/history"
 )
 
-// A register is in a file that all processes share, beside the store: a number that a token protects.
+// A register is in a file that all processes share, beside the store: a number that a token
+// protects.
 type register struct {
 	Token  uint64 // the newest that came
 	Value  int
@@ -40,7 +41,9 @@ func (f *register) write(token uint64, value int) bool {
 // wrong is an error if an update was lost: everybody who wrote added one to what he had read.
 func (f *register) wrong() error {
 	if f.Value != f.Writes {
-		return fmt.Errorf(history.Broken+"%d writes were let in, and the value is %d: two holders wrote over each other", f.Writes, f.Value)
+		return fmt.Errorf(history.Broken+
+			"%d writes were let in, and the value is %d: two holders wrote over each other",
+			f.Writes, f.Value)
 	}
 	return nil
 }

@@ -37,11 +37,15 @@ type scenario struct {
 	lengthy  [processes]int // one hold of so many of each worker is long; 0 is 70
 }
 
-// keys are exclusive ones that all want (x), those that mostly one goroutine wants (n), which are locked by native
-// commands where there are any, read and write locks (s), permits (p) and values (v). A quorum has exclusive ones only.
+// keys are exclusive ones that all want (x), those that mostly one goroutine wants (n), which are
+// locked by native commands where there are any, read and write locks (s), permits (p) and values
+// (v). A quorum has exclusive ones only.
 var (
 	every     = []string{"x0", "x1", "n00", "n10", "n20", "s0", "p0", "v0"}
-	mostlyOwn = []string{"x0", "n00", "n01", "n02", "n03", "n10", "n11", "n12", "n13", "n20", "n21", "n22", "n23", "v0"}
+	mostlyOwn = []string{
+		"x0", "n00", "n01", "n02", "n03", "n10", "n11", "n12", "n13", "n20", "n21",
+		"n22", "n23", "v0",
+	}
 	exclusive = []string{"x0", "x1", "n00", "n10", "n20"}
 )
 
@@ -54,69 +58,106 @@ const (
 
 var scenarios = []scenario{
 	{
-		name: "redis-net", store: "Redis 7", keys: every, setUp: one(""), programs: []string{redis7}, promised: all,
+		name: "redis-net", store: "Redis 7", keys: every, setUp: one(""),
+		programs: []string{redis7}, promised: all,
 		faults: [][]fault{work, network, {killClients, killPubSub, flushScript, pauseAll}},
 	},
 	{
-		name: "redis-native", store: "Redis 8, native commands and scripts", keys: mostlyOwn, setUp: one(""), programs: []string{redis8},
+		name: "redis-native", store: "Redis 8, native commands and scripts", keys: mostlyOwn,
+		setUp: one(""), programs: []string{redis8},
 		promised: all, faults: [][]fault{work, network, {killClients, flushScript, stopServer}},
 	},
 	{
-		name: "redis-kept", store: "Redis 7, appendfsync always", keys: every, setUp: one("", kept...), programs: []string{redis7}, promised: all,
+		name: "redis-kept", store: "Redis 7, appendfsync always", keys: every,
+		setUp: one("", kept...), programs: []string{redis7}, promised: all,
 		faults: [][]fault{work, {killServer, stopServer, killClients}},
 	},
 	{
-		name: "redis-upgrade", store: "Redis 7, Redis 8 and Valkey 9, one after the other, appendfsync always", keys: every,
-		setUp:    one("", append(kept, "--aof-use-rdb-preamble", "no")...), // which the older ones can read
-		programs: []string{redis7, redis8, valkey9}, promised: all, faults: [][]fault{work, {upgrade, upgrade, killClients}},
+		name: "redis-upgrade", store: "Redis 7, Redis 8 and Valkey 9, one after the other, " +
+			"appendfsync always", keys: every,
+		// which the older ones can read
+		setUp:    one("", append(kept, "--aof-use-rdb-preamble", "no")...),
+		programs: []string{redis7, redis8, valkey9}, promised: all, faults: [][]fault{
+			work,
+			{upgrade, upgrade, killClients},
+		},
 	},
 	{
-		name: "redis-guard", store: "Redis 7, `max_ttl`", keys: every, setUp: one("&max_ttl=1s"), programs: []string{redis7},
-		promised: belief | tokens, faults: [][]fault{work, {killServer, oldData, flush, calmServer, calmServer}}, length: 15 * time.Second,
+		name: "redis-guard", store: "Redis 7, `max_ttl`", keys: every, setUp: one("&max_ttl=1s"),
+		programs: []string{redis7},
+		promised: belief | tokens, faults: [][]fault{
+			work,
+			{killServer, oldData, flush, calmServer, calmServer},
+		}, length: 15 * time.Second,
 	},
 	{
-		name: "redis-forgets", store: "Redis 7", keys: every, setUp: one(""), programs: []string{redis7},
+		name: "redis-forgets", store: "Redis 7", keys: every, setUp: one(""),
+		programs: []string{redis7},
 		promised: tokens, faults: [][]fault{work, {killServer, oldData, flush}},
 	},
 	{
-		name: "redis-limits", store: "Redis 7", keys: every, setUp: oneWithUser, programs: []string{redis7},
+		name: "redis-limits", store: "Redis 7", keys: every, setUp: oneWithUser,
+		programs: []string{redis7},
 		promised: all, faults: [][]fault{work, {memoryFull, maxClients, denied, denied}},
 	},
 	{
-		name: "valkey-clock", store: "Valkey 9, native commands and scripts", keys: mostlyOwn, setUp: one(""), programs: []string{valkey9}, promised: all,
+		name: "valkey-clock", store: "Valkey 9, native commands and scripts", keys: mostlyOwn,
+		setUp: one(""), programs: []string{valkey9}, promised: all,
 		faults: [][]fault{work, {stepBack, rateWithin, killClients}},
 	},
 	{
-		name: "redis-clock-wrong", store: "Redis 7", keys: every, setUp: one(""), programs: []string{redis7}, long: true,
+		name: "redis-clock-wrong", store: "Redis 7", keys: every, setUp: one(""),
+		programs: []string{redis7}, long: true,
 		promised: tokens, faults: [][]fault{work, {stepForward, rateBeyond}},
 	},
 	{
-		name: "sentinel-guard", store: "Sentinel of Redis 7, `max_ttl` and `min-replicas-to-write`", keys: every, setUp: sentinel, programs: []string{redis7},
-		promised: belief | tokens, faults: [][]fault{work, {killPrimary, stopPrimary, calm}}, length: 20 * time.Second,
+		name: "sentinel-guard", store: "Sentinel of Redis 7, `max_ttl` and `min-replicas-to-write`",
+		keys: every, setUp: sentinel, programs: []string{redis7},
+		promised: belief | tokens, faults: [][]fault{work, {killPrimary, stopPrimary, calm}},
+		length: 20 * time.Second,
 	},
 	{
-		name: "cluster-slots", store: "Cluster of Redis 8", keys: every, setUp: cluster(0, 0), programs: []string{redis8},
+		name: "cluster-slots", store: "Cluster of Redis 8", keys: every, setUp: cluster(0, 0),
+		programs: []string{redis8},
 		promised: all, faults: [][]fault{work, {moveSlot, moveSlot}, {killClients, flushScript}},
 	},
 	{
-		name: "cluster-clocks", store: "Cluster of Valkey 9, clocks 20 s apart", keys: every, setUp: cluster(0, 20*time.Second), programs: []string{valkey9},
+		name: "cluster-clocks", store: "Cluster of Valkey 9, clocks 20 s apart", keys: every,
+		setUp: cluster(0, 20*time.Second), programs: []string{valkey9},
 		promised: all, faults: [][]fault{work, {killClients, pauseAll, stepBack}}, long: true,
 	},
 	{
-		name: "cluster-failover", store: "Cluster of Redis 7 with replicas", keys: every, setUp: cluster(1, 0), programs: []string{redis7},
-		promised: tokens, faults: [][]fault{work, {killOwner, calm}}, long: true, length: 20 * time.Second,
+		name: "cluster-failover", store: "Cluster of Redis 7 with replicas", keys: every,
+		setUp: cluster(1, 0), programs: []string{redis7},
+		promised: tokens, faults: [][]fault{work, {killOwner, calm}}, long: true,
+		length: 20 * time.Second,
 	},
 	{
-		name: "etcd", store: "etcd, three members", keys: every, setUp: etcd(3), promised: all, length: 15 * time.Second, ttl: 2 * time.Second,
-		faults: [][]fault{work, {hold, halfOpen, delayed, refused}, {killMember, killLeader, stopLeader, noQuorum, compaction, rejoin}},
+		name: "etcd", store: "etcd, three members", keys: every, setUp: etcd(3), promised: all,
+		length: 15 * time.Second, ttl: 2 * time.Second,
+		faults: [][]fault{
+			work,
+			{hold, halfOpen, delayed, refused},
+			{killMember, killLeader, stopLeader, noQuorum, compaction, rejoin},
+		},
 	},
 	{
-		name: "quorum-guard", store: "quorum of five Redis 7, `max_ttl`", keys: exclusive, setUp: quorum(5, "?max_ttl=1s"), programs: []string{redis7},
-		promised: belief | tokens, faults: [][]fault{work, {killServer, oldData, stopServer, flush}, network},
+		name: "quorum-guard", store: "quorum of five Redis 7, `max_ttl`", keys: exclusive,
+		setUp: quorum(5, "?max_ttl=1s"), programs: []string{redis7},
+		promised: belief | tokens, faults: [][]fault{
+			work,
+			{killServer, oldData, stopServer, flush},
+			network,
+		},
 	},
 	{
-		name: "quorum-mixed", store: "quorum of Redis 8, Valkey 9 and etcd", keys: exclusive, setUp: mixed, programs: []string{redis8, valkey9},
-		promised: belief | tokens, faults: [][]fault{work, {stopServer, stopServer, killClients}, network}, long: true, ttl: 2 * time.Second,
+		name: "quorum-mixed", store: "quorum of Redis 8, Valkey 9 and etcd", keys: exclusive,
+		setUp: mixed, programs: []string{redis8, valkey9},
+		promised: belief | tokens, faults: [][]fault{
+			work,
+			{stopServer, stopServer, killClients},
+			network,
+		}, long: true, ttl: 2 * time.Second,
 	},
 }
 
@@ -141,7 +182,8 @@ func urlsOf(rest ...string) []string {
 
 const timeout = "?request_timeout=2s"
 
-// one is a server of the first program, with a proxy for each worker. query goes to the URL, args to the server.
+// one is a server of the first program, with a proxy for each worker. query goes to the URL, args
+// to the server.
 func one(query string, args ...string) func(s *stage) {
 	return func(s *stage) {
 		server := s.server(s.scenario.programs[0], args...)
@@ -162,7 +204,8 @@ func oneWithUser(s *stage) {
 func sentinel(s *stage) {
 	s.sentinel = testserver.Sentinel(s.t, testserver.WithProgram(s.program(s.scenario.programs[0])),
 		testserver.WithArgs("--min-replicas-to-write", "1", "--min-replicas-max-lag", "3"))
-	for _, node := range s.sentinel.Sentinels { // here one replaced too early is a fault like any other
+	// Here one replaced too early is a fault like any other.
+	for _, node := range s.sentinel.Sentinels {
 		node.MustDo("SENTINEL", "SET", s.sentinel.Name, "down-after-milliseconds", "500")
 	}
 	_, rest, _ := strings.Cut(s.sentinel.URL(), "redis")
@@ -278,7 +321,8 @@ func (s *stage) program(name string) string {
 
 func (s *stage) server(program string, args ...string) *testserver.Server {
 	c, option := newClock(s.t)
-	server := testserver.Redis(s.t, option, testserver.WithProgram(s.program(program)), testserver.WithArgs(args...))
+	server := testserver.Redis(s.t, option, testserver.WithProgram(s.program(program)),
+		testserver.WithArgs(args...))
 	s.servers, s.clocks = append(s.servers, server), append(s.clocks, c)
 	do := server.Connect()
 	s.control = append(s.control, func(args ...string) {

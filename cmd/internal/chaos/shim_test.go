@@ -30,7 +30,8 @@ func TestClock(t *testing.T) {
 			s.must(err)
 			return time.Until(time.UnixMicro(us))
 		}
-		// Valkey asks for the time of day now and then only, and counts on by the processor's clock.
+		// Valkey asks for the time of day now and then only, and counts on by the processor's
+		// clock.
 		near := func(when string, least, most time.Duration) {
 			t.Helper()
 			for limit := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -39,7 +40,8 @@ func TestClock(t *testing.T) {
 					return
 				}
 				if time.Now().After(limit) {
-					t.Errorf("%s: the clock %s is off by %v, want %v to %v", program, when, got, least, most)
+					t.Errorf("%s: the clock %s is off by %v, want %v to %v", program, when, got,
+						least, most)
 					return
 				}
 			}

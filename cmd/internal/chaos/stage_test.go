@@ -66,12 +66,16 @@ type process struct {
 // perform runs a scenario: the faults of the seed, the time after them, and the judges.
 func perform(t *testing.T, sc scenario, seed uint64, length time.Duration, removed string) *stage {
 	t.Helper()
-	s := &stage{t: t, scenario: sc, seed: seed, ttl: sc.ttl, removed: removed, passed: map[string]int{}}
+	s := &stage{
+		t: t, scenario: sc, seed: seed, ttl: sc.ttl, removed: removed,
+		passed: map[string]int{},
+	}
 	if s.ttl == 0 {
 		s.ttl = time.Second
 	}
 	var err error
-	s.dir, err = os.MkdirTemp("", fmt.Sprintf("holdfast-chaos-%s-%d-", sc.name, seed)) //nolint:usetesting // it stays, if the run fails
+	//nolint:usetesting // it stays, if the run fails
+	s.dir, err = os.MkdirTemp("", fmt.Sprintf("holdfast-chaos-%s-%d-", sc.name, seed))
 	s.must(err)
 	s.rec, err = history.NewRecorder(filepath.Join(s.dir, "parent"), "parent")
 	s.must(err)
@@ -80,7 +84,10 @@ func perform(t *testing.T, sc scenario, seed uint64, length time.Duration, remov
 		s.workers = append(s.workers, nil)
 		s.start(i)
 	}
-	count := map[string]int{onWorker: processes, onServer: len(s.servers), onProxy: len(s.proxies), onSet: 1}
+	count := map[string]int{
+		onWorker: processes, onServer: len(s.servers), onProxy: len(s.proxies),
+		onSet: 1,
+	}
 	var events []event
 	for i, group := range sc.faults { // side by side
 		events = append(events, plan(seed+uint64(i)<<32, group, count, s.ttl, length)...)
@@ -120,12 +127,16 @@ func (s *stage) write(name, text string) {
 	s.must(os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600))
 }
 
-// start starts the worker of that number, again if it was killed. One that is beyond all looks for what is left.
+// start starts the worker of that number, again if it was killed. One that is beyond all looks for
+// what is left.
 func (s *stage) start(i int) {
 	s.t.Helper()
 	o := orders{
-		Name: fmt.Sprint("w", i), URL: s.urls[i%processes], Dir: s.dir, TTL: s.ttl, Seed: s.seed<<8 + uint64(i), Keys: s.scenario.keys,
-		Own: fmt.Sprint("n", i%processes), Lengthy: cmp.Or(s.scenario.lengthy[i%processes], 70), Scripts: i == 2, Data: s.scenario.promised&data != 0, Removed: s.removed, Last: i >= processes,
+		Name: fmt.Sprint("w", i), URL: s.urls[i%processes], Dir: s.dir, TTL: s.ttl,
+		Seed: s.seed<<8 + uint64(i), Keys: s.scenario.keys,
+		Own: fmt.Sprint("n", i%processes), Lengthy: cmp.Or(s.scenario.lengthy[i%processes], 70),
+		Scripts: i == 2, Data: s.scenario.promised&data != 0, Removed: s.removed,
+		Last: i >= processes,
 	}
 	text, err := json.Marshal(o)
 	s.must(err)
@@ -135,11 +146,13 @@ func (s *stage) start(i int) {
 	s.must(err)
 	stdout, out, err := os.Pipe()
 	s.must(err)
-	stderr, err := os.OpenFile(filepath.Join(s.dir, "stderr"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	stderr, err := os.OpenFile(filepath.Join(s.dir, "stderr"), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o600)
 	s.must(err)
 	p := &process{name: o.Name, stdin: stdin, calm: make(chan struct{}, crew)}
 	cmd := exec.Command(binary, "-test.run=^$")
-	cmd.Env = append(os.Environ(), workerEnv+"="+string(text), "GORACE=halt_on_error=1 atexit_sleep_ms=10")
+	cmd.Env = append(os.Environ(), workerEnv+"="+string(text),
+		"GORACE=halt_on_error=1 atexit_sleep_ms=10")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, stderr
 	p.Process = testserver.Start(s.t, cmd)
 	_, _, _ = in.Close(), out.Close(), stderr.Close() // the worker has them
@@ -186,8 +199,8 @@ func (s *stage) kill(i int) {
 	_ = p.stdin.Close()
 }
 
-// inflict has everything happen when it is due, and be over at the end. What takes long makes what follows
-// late; what has struck a server or process is over before it is struck again.
+// inflict has everything happen when it is due, and be over at the end. What takes long makes what
+// follows late; what has struck a server or process is over before it is struck again.
 func (s *stage) inflict(events []event) {
 	type end struct {
 		at   time.Duration
@@ -311,8 +324,11 @@ func (s *stage) judge() {
 	s.must(err)
 	s.holds = len(events)
 	for _, key := range s.scenario.keys {
-		mine := slices.DeleteFunc(slices.Clone(events), func(e history.Event) bool { return e.Key != key })
-		violations := slices.DeleteFunc(history.CheckCapacity(mine, capacity(key)), s.scenario.unpromised)
+		mine := slices.DeleteFunc(slices.Clone(events), func(e history.Event) bool {
+			return e.Key != key
+		})
+		violations := slices.DeleteFunc(history.CheckCapacity(mine, capacity(key)),
+			s.scenario.unpromised)
 		if err := history.Join(violations); err != nil {
 			s.find("%v", err)
 		}
@@ -320,7 +336,10 @@ func (s *stage) judge() {
 			s.explain(linear.LockModel(capacity(key)), linear.Holds(mine))
 		}
 		if s.scenario.promised&data != 0 {
-			s.explain(linear.RegisterModel(), slices.DeleteFunc(slices.Clone(calls), func(c linear.Call) bool { return c.Key != key }))
+			s.explain(linear.RegisterModel(),
+				slices.DeleteFunc(slices.Clone(calls), func(c linear.Call) bool {
+					return c.Key != key
+				}))
 		}
 		if key[0] == 'x' {
 			f, err := withRegister(filepath.Join(s.dir, "fence-"+key), func(*register) {})

@@ -59,7 +59,8 @@ const (
 
 // What parent and worker say to each other, a line each.
 const (
-	sayCalm  = "calm"   // to the worker: there are no more faults; from it, by each goroutine: it got every key
+	// To the worker: there are no more faults; from it, by each goroutine: it got every key.
+	sayCalm  = "calm"
 	sayFound = "found " // from the worker: what is wrong
 )
 
@@ -124,7 +125,9 @@ func (w *worker) work() error {
 	}
 	var goroutines sync.WaitGroup
 	for i := range crew {
-		goroutines.Go(func() { w.run(ctx, fmt.Sprint(i), rand.New(rand.NewPCG(w.Seed, uint64(i)))) })
+		goroutines.Go(func() {
+			w.run(ctx, fmt.Sprint(i), rand.New(rand.NewPCG(w.Seed, uint64(i))))
+		})
 	}
 	goroutines.Wait()
 	return w.close()
@@ -152,7 +155,8 @@ func (w *worker) open(ctx context.Context) (err error) {
 		return err
 	}
 	flags := os.O_CREATE | os.O_APPEND | os.O_WRONLY
-	if w.journal, err = os.OpenFile(filepath.Join(w.Dir, w.Name+callsFile), flags, 0o600); err != nil {
+	if w.journal, err = os.OpenFile(filepath.Join(w.Dir, w.Name+callsFile), flags,
+		0o600); err != nil {
 		return err
 	}
 	cfg := locker.Config{TTL: w.TTL, Logger: slog.New(slog.DiscardHandler)}
@@ -307,10 +311,14 @@ func (w *worker) options(key string, r *rand.Rand) (opts []locker.Option, weight
 
 // hold believes in a hold for a while, and makes use of it.
 func (w *worker) hold(
-	g *locker.Guard[struct{}], key, name string, weight int, asked, length time.Duration, r *rand.Rand,
+	g *locker.Guard[struct{}], key, name string, weight int, asked, length time.Duration,
+	r *rand.Rand,
 ) {
 	token := g.Hold().Token
-	belief, err := w.rec.Begin(history.Event{Worker: name, Key: key, Token: token, Weight: weight, Asked: asked}, history.At(g.Until()))
+	belief, err := w.rec.Begin(history.Event{
+		Worker: name, Key: key, Token: token, Weight: weight,
+		Asked: asked,
+	}, history.At(g.Until()))
 	if err != nil {
 		w.say(sayFound+"%v", err)
 		return
@@ -327,7 +335,8 @@ func (w *worker) hold(
 			end = nil
 		case <-g.Lost():
 			end = nil
-		case <-time.After(w.TTL / 8): // so that a belief is known for as long as it was when this process is killed
+		// So that a belief is known for as long as it was when this process is killed.
+		case <-time.After(w.TTL / 8):
 			_ = belief.Renew(history.At(g.Until()))
 		}
 	}
@@ -343,18 +352,22 @@ func (w *worker) hold(
 }
 
 // admitted asks the fence, and reports one that refuses who believes.
-func (w *worker) admitted(g *locker.Guard[struct{}], key string, do func(f *register) bool) (value int, ok bool) {
+func (w *worker) admitted(g *locker.Guard[struct{}], key string,
+	do func(f *register) bool,
+) (value int, ok bool) {
 	f, err := withRegister(filepath.Join(w.Dir, "fence-"+key), func(f *register) { ok = do(f) })
 	switch {
 	case err != nil:
 		w.say(sayFound+"fence: %v", err)
 	case !ok && g.Check(context.Background()) == nil:
-		w.say(sayRefused+"token %d of %s by one of %d, though its holder believes", g.Hold().Token, key, f.Token)
+		w.say(sayRefused+"token %d of %s by one of %d, though its holder believes", g.Hold().Token,
+			key, f.Token)
 	}
 	return f.Value, ok
 }
 
-// sayRefused is said of a fence that refused one who believes: it is wrong where belief is promised.
+// sayRefused is said of a fence that refused one who believes: it is wrong where belief is
+// promised.
 const sayRefused = "refused "
 
 // fenced reads or writes what a token of the key protects in the Redis that has the lock.
@@ -374,7 +387,8 @@ func (w *worker) fenced(verb linear.Verb, key string, token uint64, n int) {
 	if verb == linear.Write {
 		call.note(op) // from now on it may be executed
 	}
-	reply, err := w.redis.Fenced(ctx, key, token, source, []string{"holdfast:{" + key + "}register"}, []string{strconv.Itoa(op.Value)})
+	reply, err := w.redis.Fenced(ctx, key, token, source,
+		[]string{"holdfast:{" + key + "}register"}, []string{strconv.Itoa(op.Value)})
 	if text, ok := reply.(string); ok && verb == linear.Read {
 		op.Value, _ = strconv.Atoi(text)
 	}

@@ -17,14 +17,15 @@ type bar struct {
 	from, to time.Duration
 }
 
-// drawBars draws a wait of who that took so long, and below it a line for each bar, the earliest first:
-// who it was, for how long, and the bar, in at most width columns (at least 40).
+// drawBars draws a wait of who that took so long, and below it a line for each bar, the earliest
+// first: who it was, for how long, and the bar, in at most width columns (at least 40).
 //
 //	buyer 3    100ms │░░░░░░░░░░░░░░░░░░░░│
 //	buyer 1     60ms │████████████        │
 //	buyer 2     40ms │            ████████│
 func drawBars(who string, took time.Duration, bars []bar, width int) string {
-	bars = slices.SortedStableFunc(slices.Values(bars), func(a, b bar) int { return cmp.Compare(a.from, b.from) })
+	earlier := func(a, b bar) int { return cmp.Compare(a.from, b.from) }
+	bars = slices.SortedStableFunc(slices.Values(bars), earlier)
 	width = max(width, 40) - len("27h46m40s ||") // what a name and its bar have
 	name := terminal.Width(who)
 	for _, b := range bars {
@@ -38,7 +39,8 @@ func drawBars(who string, took time.Duration, bars []bar, width int) string {
 	var lines strings.Builder
 	line := func(who string, d time.Duration, from, to int, fill string) {
 		who = terminal.Shorten(who, name)
-		fmt.Fprintf(&lines, "%s%s%9v │%s%s%s│\n", who, strings.Repeat(" ", name-terminal.Width(who)), blame.Brief(d),
+		fmt.Fprintf(&lines, "%s%s%9v │%s%s%s│\n",
+			who, strings.Repeat(" ", name-terminal.Width(who)), blame.Brief(d),
 			strings.Repeat(" ", from), strings.Repeat(fill, to-from), strings.Repeat(" ", width-to))
 	}
 	line(who, took, 0, width, "░")

@@ -26,8 +26,8 @@ type crew struct {
 	turns atomic.Int64          // how often a buyer had the shelf
 }
 
-// work lets the buyers of one process buy, on st, which is nil without a lock, until all is sold, ctx
-// ends, or the store fails, whose error it returns.
+// work lets the buyers of one process buy, on st, which is nil without a lock, until all is sold,
+// ctx ends, or the store fails, whose error it returns.
 func (s Spec) work(ctx context.Context, st *Store, stock *ledger) (err error) {
 	c := &crew{Spec: s, store: st, stock: stock}
 	if st != nil {
@@ -113,7 +113,8 @@ func (c *crew) trade(ctx context.Context, s *shelf) error {
 	}
 	turn := c.turns.Add(1)
 	if turn == int64(c.FreezeAt) {
-		if err := c.stock.post(entry{Kind: kindFrozen, Token: s.token, PID: os.Getpid()}); err != nil {
+		e := entry{Kind: kindFrozen, Token: s.token, PID: os.Getpid()}
+		if err := c.stock.post(e); err != nil {
 			return err
 		}
 		<-ctx.Done() // or until somebody kills us

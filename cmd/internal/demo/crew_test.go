@@ -39,19 +39,25 @@ func worked(t *testing.T, s Spec, st *Store) (account, error) {
 
 func storeOf(b backend.Backend) *Store {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	return &Store{Backend: b, Name: "mem://", Config: locker.Config{TTL: 10 * time.Second, Logger: quiet}}
+	return &Store{
+		Backend: b, Name: "mem://",
+		Config: locker.Config{TTL: 10 * time.Second, Logger: quiet},
+	}
 }
 
 func specFor(t *testing.T) Spec {
 	t.Helper()
 	return Spec{
-		Options: Options{Key: "k", Stock: 20, Think: time.Second, Rest: time.Second, Workers: 4, Processes: 1},
-		Ledger:  filepath.Join(t.TempDir(), "ledger"), Process: 1,
+		Options: Options{
+			Key: "k", Stock: 20, Think: time.Second, Rest: time.Second, Workers: 4,
+			Processes: 1,
+		},
+		Ledger: filepath.Join(t.TempDir(), "ledger"), Process: 1,
 	}
 }
 
-// forgetful is a store that says of one renewal that the hold is gone, and lets the next in the queue
-// have the lock.
+// forgetful is a store that says of one renewal that the hold is gone, and lets the next in the
+// queue have the lock.
 type forgetful struct {
 	backend.Backend
 	renewals atomic.Int64
@@ -98,7 +104,8 @@ func TestCrewStops(t *testing.T) {
 				t.Errorf("still held: %+v, %v", state, err)
 			}
 			a, err := l.audit()
-			if frozen := a.frozen.PID != 0; err != nil || freezeAt == 0 && (a.sold != 5 || frozen) || freezeAt == 3 && (a.sold != 2 || !frozen) {
+			if frozen := a.frozen.PID != 0; err != nil || freezeAt == 0 &&
+				(a.sold != 5 || frozen) || freezeAt == 3 && (a.sold != 2 || !frozen) {
 				t.Errorf("freeze at %d: %d sold, frozen %v", freezeAt, a.sold, frozen)
 			}
 		})
@@ -114,7 +121,8 @@ func (broken) TryAcquire(context.Context, backend.Claim) (backend.Grant, error) 
 
 func TestCrewReportsStore(t *testing.T) {
 	s := specFor(t)
-	if _, err := worked(t, s, storeOf(broken{membackend.New()})); !errors.Is(err, backend.ErrDenied) {
+	if _, err := worked(t, s, storeOf(broken{membackend.New()})); !errors.Is(err,
+		backend.ErrDenied) {
 		t.Errorf("%v", err)
 	}
 }
@@ -138,7 +146,8 @@ func TestCrewTellsOfTheSlowest(t *testing.T) {
 				t.Errorf("the holds do not follow each other: %+v", slow.Held)
 			}
 		}
-		if drawn := slow.draw(80); !strings.HasPrefix(payer, "buyer ") || strings.Count(drawn, "\n") != 1+len(slow.Held) || !strings.Contains(drawn, payer+" ") {
+		if drawn := slow.draw(80); !strings.HasPrefix(payer, "buyer ") ||
+			strings.Count(drawn, "\n") != 1+len(slow.Held) || !strings.Contains(drawn, payer+" ") {
 			t.Error(drawn)
 		}
 	})
@@ -154,7 +163,8 @@ func TestSlowestIsInOrder(t *testing.T) {
 		Since: now, For: 10 * time.Millisecond, Trace: traceparent(3)[3:35],
 		Held: []contention.Held{{By: by, From: at(4), To: at(10)}, {By: by, From: now, To: at(4)}},
 	}}})
-	if slow.Who != "buyer 3" || len(slow.Held) != 2 || slow.Held[0].ToMS != 4 || slow.Held[1].FromMS != 4 || slow.Held[1].ToMS != 10 {
+	if slow.Who != "buyer 3" || len(slow.Held) != 2 || slow.Held[0].ToMS != 4 ||
+		slow.Held[1].FromMS != 4 || slow.Held[1].ToMS != 10 {
 		t.Errorf("%+v", slow)
 	}
 	if s.slowest(contention.Snapshot{}) != nil {
@@ -183,7 +193,8 @@ func TestWorkerEndsWithItsInput(t *testing.T) {
 			t.Fatal(opened)
 		}
 		a, read := l.audit()
-		if l.close(); read != nil || errors.Is(err, ErrUsage) == ready || (err == nil) != ready || len(a.pids) > 0 != ready || a.failed != nil {
+		if l.close(); read != nil || errors.Is(err, ErrUsage) == ready || (err == nil) != ready ||
+			len(a.pids) > 0 != ready || a.failed != nil {
 			t.Errorf("%q: %v, %+v, %v", in, err, a, read)
 		}
 		_ = os.Remove(s.Ledger)
@@ -206,7 +217,8 @@ func TestWorkerTellsWhyItFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.close()
-	if a, err := l.audit(); err != nil || a.failed == nil || !strings.Contains(a.failed.Error(), "--backend: ") {
+	if a, err := l.audit(); err != nil || a.failed == nil ||
+		!strings.Contains(a.failed.Error(), "--backend: ") {
 		t.Errorf("%v, %v", a.failed, err)
 	}
 }

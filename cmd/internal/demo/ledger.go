@@ -112,8 +112,8 @@ func (a *account) apply(e entry) bool {
 	return true
 }
 
-// holder adds what a holder writes. With a token below the highest one it is void: the holder has lost
-// its lock and does not know. Unlike a check before writing, this cannot be overtaken.
+// holder adds what a holder writes. With a token below the highest one it is void: the holder has
+// lost its lock and does not know. Unlike a check before writing, this cannot be overtaken.
 func (a *account) holder(e entry) bool {
 	if e.Token != 0 && e.Token < a.highest {
 		a.refused++
@@ -156,7 +156,8 @@ func openLedger(path string, stock, process int) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ledger{process: process, file: file, account: account{left: stock, pids: map[int]int{}}}, nil
+	none := account{left: stock, pids: map[int]int{}}
+	return &ledger{process: process, file: file, account: none}, nil
 }
 
 func (l *ledger) close() { _ = l.file.Close() }

@@ -69,7 +69,8 @@ func TestLedgerRefusesStaleTokens(t *testing.T) {
 	wantErr(t, "older token", err, errStale)
 
 	books, err := handle(t, path, 0).audit()
-	if err != nil || books.left != 1 || books.sold != 2 || books.refused != 2 || books.oversell(3) != 0 ||
+	if err != nil || books.left != 1 || books.sold != 2 || books.refused != 2 ||
+		books.oversell(3) != 0 ||
 		books.first != 7 || books.highest != 8 || books.doubled {
 		t.Errorf("books %+v, %v", books, err)
 	}
@@ -92,7 +93,8 @@ func TestLedgerSeesOversell(t *testing.T) {
 	wantLeft(t, b, 3)
 	wantErr(t, "first", a.sell(2), nil)
 	wantErr(t, "second", b.sell(2), nil)
-	if books, err := a.ledger.audit(); books.left != 2 || books.sold != 2 || books.oversell(3) != 1 || err != nil {
+	if books, err := a.ledger.audit(); books.left != 2 || books.sold != 2 ||
+		books.oversell(3) != 1 || err != nil {
 		t.Errorf("books %+v, %v", books, err)
 	}
 }
@@ -125,7 +127,8 @@ func TestLedgerIsTheSameForAll(t *testing.T) {
 		t.Errorf("books %+v, %v", want, err)
 	}
 	for _, l := range handles {
-		if got, err := l.audit(); err != nil || got.sold != want.sold || got.refused != want.refused || got.left != want.left {
+		if got, err := l.audit(); err != nil || got.sold != want.sold ||
+			got.refused != want.refused || got.left != want.left {
 			t.Errorf("process %d: %+v, %v, want %+v", l.process, got, err, want)
 		}
 	}
@@ -162,19 +165,26 @@ func TestLedgerTellsOfAKill(t *testing.T) {
 	} {
 		wantErr(t, e.Kind, e.by.post(e.entry), nil)
 	}
-	wantErr(t, "told late", one.post(entry{Kind: kindShown, Token: 4, At: now.Add(time.Minute)}), errStale)
-	if a, err := parent.audit(); err != nil || a.kill == nil || !strings.HasSuffix(a.line(9), "killed process to end") {
+	wantErr(t, "told late", one.post(entry{Kind: kindShown, Token: 4, At: now.Add(time.Minute)}),
+		errStale)
+	if a, err := parent.audit(); err != nil || a.kill == nil ||
+		!strings.HasSuffix(a.line(9), "killed process to end") {
 		t.Errorf("%+v, %v", a, err)
 	}
 	for token := uint64(6); token <= 7; token++ {
-		wantErr(t, "next", one.post(entry{Kind: kindShown, Token: token, At: now.Add(time.Duration(token-3) * time.Second)}), nil)
+		wantErr(t, "next", one.post(entry{
+			Kind: kindShown, Token: token,
+			At: now.Add(time.Duration(token-3) * time.Second),
+		}), nil)
 		wantErr(t, "next", one.post(entry{Kind: kindTurn, Token: token, Lost: token == 6}), nil)
 	}
 	a, err := parent.audit()
-	if k := a.kill; err != nil || k.Process != 2 || k.PID != 123 || k.Token != 5 || k.NextToken != 6 || k.FreeMS != 2000 {
+	if k := a.kill; err != nil || k.Process != 2 || k.PID != 123 || k.Token != 5 ||
+		k.NextToken != 6 || k.FreeMS != 2000 {
 		t.Errorf("%+v, %v", k, err)
 	}
-	if line := a.line(9); line != "sold 0 of 9" || a.lost != 1 || len(a.waits) != 3 || a.waits[0] != time.Millisecond {
+	if line := a.line(9); line != "sold 0 of 9" || a.lost != 1 || len(a.waits) != 3 ||
+		a.waits[0] != time.Millisecond {
 		t.Errorf("%q, %+v", line, a)
 	}
 }

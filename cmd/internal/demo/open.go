@@ -28,9 +28,10 @@ type Spec struct {
 	Folder  string // URL of the store if nothing else names one; empty for memory
 	Plain   bool   // open it by [Open], whatever else the main has and is configured to
 
-	Ledger   string // path
-	FreezeAt int    // the turn at which to stop in mid-hold and wait to be killed; 0 for never
-	SlowAt   int    // the turn of the last process at which to pay for ten times as long; 0 for never
+	Ledger string // path
+
+	FreezeAt int // the turn at which to stop in mid-hold and wait to be killed; 0 for never
+	SlowAt   int // the turn of the last process at which to pay for ten times as long; 0 for never
 }
 
 // A Store is where the lock of a sale is kept.
@@ -39,8 +40,9 @@ type Store struct {
 	Name   string // the URL without secrets
 	Config locker.Config
 
-	Span  func(ctx context.Context, name string) (_ context.Context, end func()) // nil: no traces
-	Flush func() error                                                           // sends the traces that are left; nil likewise
+	Span func(ctx context.Context, name string) (_ context.Context, end func()) // nil: no traces
+
+	Flush func() error // sends the traces that are left; nil likewise
 }
 
 // An Opener opens the store of a process.
@@ -68,9 +70,10 @@ func (s Spec) open(ctx context.Context, with Opener) (*Store, error) {
 	cfg := &st.Config
 	cfg.TTL = cmp.Or(s.TTL, cfg.TTL, defaultTTL)
 	cfg.Service = cmp.Or(cfg.Service, Service)
-	cfg.Classes = append(cfg.Classes, "flash-sale*")             // what spans call its locks
-	cfg.Require.Fencing = true                                   // the ledger refuses by token
-	if _, err := locker.New(st, locker.Bare, *cfg); err != nil { // tells now of a TTL that is too long, and the like
+	cfg.Classes = append(cfg.Classes, "flash-sale*") // what spans call its locks
+	cfg.Require.Fencing = true                       // the ledger refuses by token
+	// This tells now of a TTL that is too long, and the like.
+	if _, err := locker.New(st, locker.Bare, *cfg); err != nil {
 		_ = st.close()
 		return nil, err
 	}

@@ -26,8 +26,8 @@ type usageError struct{ text string }
 func (e *usageError) Error() string        { return e.text }
 func (e *usageError) Is(target error) bool { return target == ErrUsage }
 
-// FlagError says of a flag's value that cannot be read what the flag takes. Other errors it returns as
-// they are.
+// FlagError says of a flag's value that cannot be read what the flag takes. Other errors it returns
+// as they are.
 func FlagError(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -35,7 +35,8 @@ func FlagError(err error) error {
 	}
 	f := invalid.GetFlag()
 	takes, known := map[string]string{
-		"int": "a whole number", "uint64": "a whole number without a sign", "duration": "a duration, such as 500ms, 30s or 1m30s", "bool": "true or false",
+		"int": "a whole number", "uint64": "a whole number without a sign",
+		"duration": "a duration, such as 500ms, 30s or 1m30s", "bool": "true or false",
 	}[f.Value.Type()]
 	if !known {
 		return err
@@ -46,12 +47,13 @@ func FlagError(err error) error {
 // Options are the flags.
 type Options struct {
 	Stock, Workers, Processes int
-	Think, Rest               time.Duration // between looking and buying, and about how long after it
-	TTL                       time.Duration // 0: the configuration's, or a default
-	Duration                  time.Duration
-	Key                       string
-	Backend, Config, Trace    string // empty: not given
-	NoLock, Kill              bool
+
+	Think, Rest            time.Duration // between looking and buying, and about how long after it
+	TTL                    time.Duration // 0: the configuration's, or a default
+	Duration               time.Duration
+	Key                    string
+	Backend, Config, Trace string // empty: not given
+	NoLock, Kill           bool
 
 	Output string // text or json
 	Web    bool
@@ -89,24 +91,32 @@ func (o *Options) Flags(all *pflag.FlagSet, more bool) {
 	f.IntVar(&o.Stock, "stock", 200, "items to sell")
 	f.IntVar(&o.Workers, "workers", 8, "buyers in each process")
 	f.IntVar(&o.Processes, "processes", 1, "processes; several need a store that they share")
-	f.DurationVar(&o.Think, "think", time.Millisecond, "time between looking and buying, under the lock")
-	f.DurationVar(&o.Rest, "rest", time.Millisecond, "about how long a buyer rests between purchases; "+
-		"with 0 the one who was just served is the quickest to ask again")
+	f.DurationVar(&o.Think, "think", time.Millisecond,
+		"time between looking and buying, under the lock")
+	f.DurationVar(&o.Rest, "rest", time.Millisecond,
+		"about how long a buyer rests between purchases; "+
+			"with 0 the one who was just served is the quickest to ask again")
 	f.DurationVar(&o.Duration, "duration", 8*time.Second, "end then, even if not all is sold")
 	ttl, store := "2s", "file:///tmp/locks (default: "
 	if more {
-		ttl, store = "the configuration's, else 2s", "redis://host:6379 (default: the configuration's, else "
+		ttl = "the configuration's, else 2s"
+		store = "redis://host:6379 (default: the configuration's, else "
 	}
 	f.DurationVar(&o.TTL, "ttl", 0, "how long a crashed holder blocks others (default: "+ttl+")")
 	f.StringVar(&o.Key, "key", "flash-sale", "name of the lock")
 	f.StringVar(&o.Backend, "backend", "", "URL of the store that keeps the lock, such as "+store+
 		"mem://, and for several processes a folder of their own on Linux)")
 	f.BoolVar(&o.NoLock, "no-lock", false, "take no lock, and sell too much")
-	f.BoolVar(&o.Kill, "kill", false, "kill one of the processes while it holds the lock, and see when it is free again")
+	f.BoolVar(&o.Kill, "kill", false,
+		"kill one of the processes while it holds the lock, and see when it is free again")
 	if more {
-		f.StringVar(&o.Config, "config", "", "configuration file, YAML or JSON; HOLDFAST_… variables win over it, and flags over both")
-		f.StringVar(&o.Trace, "trace", "", "send traces to this OTLP endpoint, such as Jaeger: http://localhost:4318 or "+
-			"grpc://localhost:4317; https and grpcs with TLS (default: the configuration's)")
+		f.StringVar(&o.Config, "config", "",
+			"configuration file, YAML or JSON; "+
+				"HOLDFAST_… variables win over it, and flags over both")
+		f.StringVar(&o.Trace, "trace", "",
+			"send traces to this OTLP endpoint, such as Jaeger: "+
+				"http://localhost:4318 or grpc://localhost:4317; "+
+				"https and grpcs with TLS (default: the configuration's)")
 	}
 	all.AddFlagSet(f)
 	all.BoolVar(&o.Web, "web", false, "show it on a page of this machine as well, until Ctrl-C")
@@ -130,7 +140,11 @@ func (o *Options) check() error {
 	for _, f := range []struct {
 		name     string
 		n, limit int
-	}{{"stock", o.Stock, math.MaxInt32}, {"workers", o.Workers, 1000}, {"processes", o.Processes, 64}} {
+	}{
+		{"stock", o.Stock, math.MaxInt32},
+		{"workers", o.Workers, 1000},
+		{"processes", o.Processes, 64},
+	} {
 		if f.n < 1 || f.n > f.limit {
 			return Usage("--%s %d is not between 1 and %d", f.name, f.n, f.limit)
 		}
@@ -142,11 +156,18 @@ func (o *Options) check() error {
 		{o.Think < 0, fmt.Sprintf("--think %v is negative", o.Think)},
 		{o.Rest < 0, fmt.Sprintf("--rest %v is negative", o.Rest)},
 		{o.Duration <= 0, fmt.Sprintf("--duration %v is not positive", o.Duration)},
-		{o.TTL <= 0 && o.sale.Changed("ttl"), fmt.Sprintf("--ttl %v is not positive", o.TTL)}, // 0 is the default only for who does not say so
-		{o.Trace != "" && o.NoLock, "--trace shows waiting for the lock: not together with --no-lock"},
+		// 0 is the default only for who does not say so.
+		{o.TTL <= 0 && o.sale.Changed("ttl"), fmt.Sprintf("--ttl %v is not positive", o.TTL)},
+		{
+			o.Trace != "" && o.NoLock,
+			"--trace shows waiting for the lock: not together with --no-lock",
+		},
 		{o.Kill && o.NoLock, "--kill shows a lock becoming free: not together with --no-lock"},
 		{o.Kill && o.Processes < 2, "--kill needs --processes 2 or more: somebody has to survive"},
-		{o.Output != "text" && o.Output != "json", fmt.Sprintf("--output %q is neither text nor json", o.Output)},
+		{
+			o.Output != "text" && o.Output != "json",
+			fmt.Sprintf("--output %q is neither text nor json", o.Output),
+		},
 		{o.Web && o.Output == "json", "--web shows it to people: not together with -o json"},
 	} {
 		if c.wrong {

@@ -132,13 +132,15 @@ func (s Spec) slowest(seen contention.Snapshot) *slowest {
 		return s.name(int(n))
 	}
 	slow := &slowest{Who: name(wait.Trace), ForMS: ms(wait.For)}
-	slices.SortStableFunc(wait.Held, func(a, b contention.Held) int { return a.From.Compare(b.From) })
+	earlier := func(a, b contention.Held) int { return a.From.Compare(b.From) }
+	slices.SortStableFunc(wait.Held, earlier)
 	for _, h := range wait.Held {
 		by := h.By.String()
 		if h.By.Here {
 			by = name(h.By.Trace)
 		}
-		slow.Held = append(slow.Held, held{by, h.By.PID, ms(h.From.Sub(wait.Since)), ms(h.To.Sub(wait.Since))})
+		slow.Held = append(slow.Held,
+			held{by, h.By.PID, ms(h.From.Sub(wait.Since)), ms(h.To.Sub(wait.Since))})
 	}
 	return slow
 }
@@ -172,14 +174,16 @@ func (r *result) err() error {
 		errs = append(errs, errors.New(
 			"nobody was killed: the process that was to be never had the lock; give more --stock"))
 	case k != nil && k.NextToken == 0:
-		errs = append(errs, fmt.Errorf("after process %d was killed, nobody had the lock any more", k.Process))
+		errs = append(errs, fmt.Errorf(
+			"after process %d was killed, nobody had the lock any more", k.Process))
 	}
 	return errors.Join(errs...)
 }
 
 // title says what kind of sale it is.
 func (r *result) title() string {
-	title := count(r.Processes*r.Workers, "buyer", "buyers") + " in " + count(r.Processes, "process", "processes")
+	title := count(r.Processes*r.Workers, "buyer", "buyers") + " in " +
+		count(r.Processes, "process", "processes")
 	if !r.Lock {
 		return title + ", no lock."
 	}
@@ -192,7 +196,8 @@ func (r *result) story() string {
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
 	took := brief(r.ElapsedMS)
 	if r.Oversell > 0 {
-		say("%s too many, in %v: buyers who look at the same moment see the same number, and sell the same item.",
+		say("%s too many, in %v: "+
+			"buyers who look at the same moment see the same number, and sell the same item.",
 			count(r.Oversell, "item", "items"), took)
 	} else {
 		say("Nothing was sold twice, in %v.", took)
@@ -203,13 +208,15 @@ func (r *result) story() string {
 	if k := r.Kill; k != nil {
 		say("Process %d (pid %d) was killed while it held the lock.", k.Process, k.PID)
 		if k.NextToken != 0 {
-			say("The lock was free again after %v, with a TTL of %v.", brief(k.FreeMS), brief(r.TTLMS))
+			say("The lock was free again after %v, with a TTL of %v.",
+				brief(k.FreeMS), brief(r.TTLMS))
 		}
 	}
 	if r.Lock {
 		say("A buyer waited %v for a turn, %v at most.", brief(r.Waits.P50), brief(r.Waits.Max))
 		if r.Lost+r.Refused > 0 {
-			say("%s lost, and late holders were refused %s by token.", count(r.Lost, "hold was", "holds were"), count(r.Refused, "write", "writes"))
+			say("%s lost, and late holders were refused %s by token.",
+				count(r.Lost, "hold was", "holds were"), count(r.Refused, "write", "writes"))
 		}
 	}
 	return strings.Join(said, " ")

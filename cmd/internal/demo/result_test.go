@@ -17,7 +17,10 @@ func TestWaits(t *testing.T) {
 		}
 		return all
 	}
-	for n, want := range map[int]waits{0: {}, 1: {1, 1, 1}, 2: {1, 2, 2}, 100: {50, 99, 100}, 101: {51, 100, 101}} {
+	for n, want := range map[int]waits{
+		0: {}, 1: {1, 1, 1}, 2: {1, 2, 2}, 100: {50, 99, 100},
+		101: {51, 100, 101},
+	} {
 		if w := waitsOf(ranked(n)); w != want {
 			t.Errorf("waits of %d: %+v, want %+v", n, w, want)
 		}
@@ -38,12 +41,28 @@ func TestResultErr(t *testing.T) {
 		{"fine", result{Ended: "sold out", Lock: true, Tokens: rising}, ""},
 		{"no lock", result{Ended: "sold out", Oversell: 7}, ""},
 		{"time is up", result{Ended: "time is up", Lock: true, Tokens: rising}, ""},
-		{"oversell", result{Lock: true, Oversell: 7, Tokens: rising}, "7 sold too many, although under a lock"},
-		{"oversell in an interrupted sale", result{Ended: "interrupted", Lock: true, Oversell: 7}, "7 sold too many, although under a lock\ninterrupted"},
+		{
+			"oversell",
+			result{Lock: true, Oversell: 7, Tokens: rising},
+			"7 sold too many, although under a lock",
+		},
+		{
+			"oversell in an interrupted sale",
+			result{Ended: "interrupted", Lock: true, Oversell: 7},
+			"7 sold too many, although under a lock\ninterrupted",
+		},
 		{"tokens", result{Lock: true, Tokens: &tokens{}}, "two holds had the same fencing token"},
 		{"store", result{Ended: "failed", Lock: true, failed: errors.New("gone")}, "gone"},
-		{"nobody killed", result{Lock: true, wantKill: true}, "nobody was killed: the process that was to be never had the lock; give more --stock"},
-		{"never free", result{Lock: true, wantKill: true, Kill: &kill{Process: 2}}, "after process 2 was killed, nobody had the lock any more"},
+		{
+			"nobody killed",
+			result{Lock: true, wantKill: true},
+			"nobody was killed: the process that was to be never had the lock; give more --stock",
+		},
+		{
+			"never free",
+			result{Lock: true, wantKill: true, Kill: &kill{Process: 2}},
+			"after process 2 was killed, nobody had the lock any more",
+		},
 		{"killed", result{Lock: true, wantKill: true, Kill: &kill{Process: 2, NextToken: 4}}, ""},
 	} {
 		got := ""

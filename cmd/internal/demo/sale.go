@@ -27,15 +27,17 @@ const (
 	killAfter = closeGrace + 2*time.Second // how long a process that was told to end may take
 	lookEach  = 2 * time.Millisecond       // how often the parent looks into the ledger
 
-	// killTurn is the turn at which the process that is to be killed stops in mid-hold: not its first,
-	// so that it is seen to work.
+	// killTurn is the turn at which the process that is to be killed stops in mid-hold: not its
+	// first, so that it is seen to work.
 	killTurn = 3
 )
 
 // hold holds a sale, and returns what came of it, also if it was interrupted, the store failed in
 // the middle, or its time was up. Meanwhile it calls show each so often. With a result, the error
 // says that traces were not sent.
-func hold(ctx context.Context, s Spec, with Opener, each time.Duration, show func(account)) (r *result, err error) {
+func hold(ctx context.Context, s Spec, with Opener, each time.Duration,
+	show func(account),
+) (r *result, err error) {
 	dir, err := os.MkdirTemp("", "holdfast-demo-")
 	if err != nil {
 		return nil, err
@@ -74,10 +76,13 @@ func (s Spec) openHere(ctx context.Context, with Opener) (st *Store, err error) 
 	ttl := st.Config.TTL
 	switch {
 	case st.local() && s.Processes > 1:
-		err = Usage("--processes %d: %s keeps locks in the memory of one process, so that several would not exclude each other; "+
-			"give them a store to share, such as --backend redis://localhost:6379", s.Processes, st.Name)
+		err = Usage("--processes %d: %s keeps locks in the memory of one process, "+
+			"so that several would not exclude each other; "+
+			"give them a store to share, such as --backend redis://localhost:6379",
+			s.Processes, st.Name)
 	case s.Kill && ttl >= s.Duration:
-		err = Usage("--kill: the lock is free again after the TTL of %v, and the sale ends after %v; "+
+		err = Usage("--kill: the lock is free again after the TTL of %v, "+
+			"and the sale ends after %v; "+
 			"give a shorter --ttl or a longer --duration", ttl, s.Duration)
 	}
 	if err != nil {
@@ -97,8 +102,11 @@ type sale struct {
 	begun    bool
 }
 
-// run lets everybody buy: the buyers of one process here, those of several in processes of their own.
-func (s Spec) run(ctx context.Context, st *Store, books *ledger, each time.Duration, show func(account)) (*result, error) {
+// run lets everybody buy: the buyers of one process here, those of several in processes of their
+// own.
+func (s Spec) run(ctx context.Context, st *Store, books *ledger, each time.Duration,
+	show func(account),
+) (*result, error) {
 	inner, cancel := context.WithCancelCause(ctx)
 	a := &sale{Spec: s, books: books, cancel: cancel, began: time.Now()}
 	defer a.working.Wait()
@@ -173,7 +181,8 @@ func (a *sale) start(ctx context.Context, st *Store) error {
 // direct does what is the parent's to do, as the ledger stands.
 func (a *sale) direct(now account) {
 	switch {
-	case !a.begun && len(now.pids) == a.Processes: // none has sold everything before the last has started
+	case !a.begun && len(now.pids) == a.Processes:
+		// None has sold everything before the last has started.
 		a.began, a.begun = time.Now(), true
 		for _, c := range a.children {
 			_, _ = io.WriteString(c.in, "\n")
@@ -226,9 +235,9 @@ func startChild(ctx context.Context, s Spec) (*child, error) {
 
 // Worker is the hidden subcommand for the other processes of a sale, which calls [Work].
 //
-// The parent writes the spec on one line, and another line when all processes are ready. Then it keeps
-// the pipe open for as long as the work is to go on: the pipe ends with the parent, however that ends,
-// and the worker ends with the pipe. What the worker has to tell is in the ledger.
+// The parent writes the spec on one line, and another line when all processes are ready. Then it
+// keeps the pipe open for as long as the work is to go on: the pipe ends with the parent, however
+// that ends, and the worker ends with the pipe. What the worker has to tell is in the ledger.
 const Worker = "demo-worker"
 
 // Work is what [Worker] does.
@@ -250,7 +259,9 @@ func Work(ctx context.Context, in io.Reader, with Opener) error {
 	return nil
 }
 
-func (s Spec) workUnderParent(ctx context.Context, in *bufio.Reader, stock *ledger, with Opener) error {
+func (s Spec) workUnderParent(ctx context.Context, in *bufio.Reader, stock *ledger,
+	with Opener,
+) error {
 	var st *Store // nil without a lock
 	if !s.NoLock {
 		var err error

@@ -32,7 +32,10 @@ type screen struct {
 func newScreen(o Options) *screen {
 	width, _ := terminal.Size(os.Stdout)
 	text := o.Output != "json"
-	return &screen{to: os.Stdout, width: min(width, 100), json: !text, live: text && terminal.Is(os.Stdout), paint: terminal.Colours(text && !o.NoColor)}
+	return &screen{
+		to: os.Stdout, width: min(width, 100), json: !text, live: text && terminal.Is(os.Stdout),
+		paint: terminal.Colours(text && !o.NoColor),
+	}
 }
 
 // text shows what is final.
@@ -87,7 +90,9 @@ func (s *screen) draw(r *result) {
 	if slow == nil {
 		return
 	}
-	s.text(wrap(fmt.Sprintf("The slowest purchase waited %v. Who held the lock meanwhile:", brief(slow.ForMS)), "   ", s.width))
+	title := fmt.Sprintf("The slowest purchase waited %v. Who held the lock meanwhile:",
+		brief(slow.ForMS))
+	s.text(wrap(title, "   ", s.width))
 	for line := range strings.Lines(slow.draw(s.width - 3)) {
 		s.text("   " + line)
 	}
@@ -100,7 +105,8 @@ var page = template.Must(template.New("page").Parse(`<!doctype html>
 {{if not .Over}}<meta http-equiv="refresh" content="1">{{end}}
 <title>holdfast demo</title>
 <style>
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 60em; padding: 0 1em; color: #222; background: #fff }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 60em; padding: 0 1em; ` +
+	`color: #222; background: #fff }
 pre { font: 14px/1.3 monospace; overflow-x: auto }
 @media (prefers-color-scheme: dark) { body { color: #ddd; background: #1b1b1b } }
 </style>

@@ -22,19 +22,35 @@ var update = flag.Bool("update", false, "write the golden file of testdata")
 func told() map[string]*result {
 	rising := &tokens{4, 9, true}
 	return map[string]*result{
-		"no_lock": {Ended: "sold out", Stock: 200, Sold: 842, Oversell: 642, Processes: 1, Workers: 8, ElapsedMS: 1100.1},
+		"no_lock": {
+			Ended: "sold out", Stock: 200, Sold: 842, Oversell: 642, Processes: 1,
+			Workers: 8, ElapsedMS: 1100.1,
+		},
 		"lock": {
-			Ended: "sold out", Lock: true, Stock: 200, Sold: 200, Processes: 1, Workers: 8, ElapsedMS: 876.5, Tokens: rising,
+			Ended: "sold out", Lock: true, Stock: 200, Sold: 200, Processes: 1, Workers: 8,
+			ElapsedMS: 876.5, Tokens: rising,
 			Key: "flash-sale", Backend: "mem://", TTLMS: 2000, Waits: waits{P50: 25.84, Max: 32.81},
 		},
 		"kill": {
-			Ended: "time is up", Lock: true, Stock: 200, Sold: 1, Processes: 2, Workers: 1, ElapsedMS: 9, Tokens: rising, Lost: 1, Refused: 2,
-			Key: "k", Backend: "redis://localhost:6379", TTLMS: 2000, Waits: waits{P50: 9.01, Max: 24.8},
+			Ended: "time is up", Lock: true, Stock: 200, Sold: 1, Processes: 2, Workers: 1,
+			ElapsedMS: 9, Tokens: rising, Lost: 1, Refused: 2,
+			Key: "k", Backend: "redis://localhost:6379", TTLMS: 2000, Waits: waits{
+				P50: 9.01,
+				Max: 24.8,
+			},
 			Kill: &kill{Process: 2, PID: 4711, Token: 5, FreeMS: 2001.7, NextToken: 6},
 		},
 		"slow": {
-			Ended: "sold out", Lock: true, Stock: 10, Sold: 10, Processes: 2, Workers: 2, Tokens: rising, Backend: "file:///tmp/x", TTLMS: 2000,
-			Slowest: &slowest{"process 1, buyer 1", 351, []held{{"process 2, pid 4711", 4711, 0, 287}, {"process 1, buyer 2", 0, 287, 320}, {"process 2, pid 4711", 4711, 321, 351}}},
+			Ended: "sold out", Lock: true, Stock: 10, Sold: 10, Processes: 2, Workers: 2,
+			Tokens: rising, Backend: "file:///tmp/x", TTLMS: 2000,
+			Slowest: &slowest{
+				"process 1, buyer 1", 351,
+				[]held{
+					{"process 2, pid 4711", 4711, 0, 287},
+					{"process 1, buyer 2", 0, 287, 320},
+					{"process 2, pid 4711", 4711, 321, 351},
+				},
+			},
 		},
 	}
 }
@@ -62,7 +78,8 @@ func TestGoldenText(t *testing.T) {
 	}
 	want, err := os.ReadFile(file)
 	if err != nil || b.String() != string(want) {
-		t.Errorf("%v; go test ./cmd/internal/demo -update writes it anew. It was\n%s\nand is\n%s", err, want, b.String())
+		t.Errorf("%v; go test ./cmd/internal/demo -update writes it anew. It was\n%s\nand is\n%s",
+			err, want, b.String())
 	}
 	for line := range strings.Lines(b.String()) {
 		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 80 {
@@ -80,7 +97,8 @@ func TestScreen(t *testing.T) {
 	}{
 		{false, false, "1. sold 842 of 200\n   story\n"},
 		{true, false, again + "1. sold 1 of 200" + again + "1. sold 842 of 200\n   story\n"},
-		{true, true, again + "1. sold 1 of 200" + again + "1. \x1b[31msold 842 of 200\x1b[39m\n   story\n"},
+		{true, true, again + "1. sold 1 of 200" + again +
+			"1. \x1b[31msold 842 of 200\x1b[39m\n   story\n"},
 	} {
 		var b bytes.Buffer
 		s := screenTo(&b)
@@ -129,15 +147,19 @@ func TestPage(t *testing.T) {
 	s.text("a <b>\n")
 	s.progress("1. sold 5 of 200")
 	_, h, body, err := get("")
-	if err != nil || !strings.Contains(body, "<pre>a &lt;b&gt;\n1. sold 5 of 200</pre>") || !strings.Contains(body, `http-equiv="refresh"`) {
+	if err != nil || !strings.Contains(body, "<pre>a &lt;b&gt;\n1. sold 5 of 200</pre>") ||
+		!strings.Contains(body, `http-equiv="refresh"`) {
 		t.Errorf("%v, %s", err, body)
 	}
-	if csp := h.Get("Content-Security-Policy"); !strings.HasPrefix(url, "http://127.0.0.1:") || csp != "default-src 'none'; style-src 'unsafe-inline'" {
+	if csp := h.Get("Content-Security-Policy"); !strings.HasPrefix(url, "http://127.0.0.1:") ||
+		csp != "default-src 'none'; style-src 'unsafe-inline'" {
 		t.Errorf("at %s with %s", url, csp)
 	}
 	s.show("1. ", told()["lock"], "story")
 	s.finish()
-	if _, _, body, err = get(""); err != nil || !strings.Contains(body, "\n1. sold 200 of 200\n   story\n</pre>") || strings.Contains(body, "refresh") {
+	if _, _, body, err = get(""); err != nil ||
+		!strings.Contains(body, "\n1. sold 200 of 200\n   story\n</pre>") ||
+		strings.Contains(body, "refresh") {
 		t.Errorf("%v, %s", err, body)
 	}
 	if status, _, _, err := get("x"); err != nil || status != http.StatusNotFound {
@@ -155,7 +177,8 @@ func TestTourFails(t *testing.T) {
 	cancel()
 	var b bytes.Buffer
 	err := screenTo(&b).tour(ctx)
-	if !errors.Is(err, ErrInterrupted) || !strings.HasPrefix(err.Error(), "part 1 of the tour: ") || strings.Contains(b.String(), "README") {
+	if !errors.Is(err, ErrInterrupted) || !strings.HasPrefix(err.Error(), "part 1 of the tour: ") ||
+		strings.Contains(b.String(), "README") {
 		t.Errorf("%v\n%s", err, &b)
 	}
 }

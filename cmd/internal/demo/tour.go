@@ -39,7 +39,9 @@ func Run(ctx context.Context, o Options, with Opener) error {
 
 // one holds one sale.
 func (s *screen) one(ctx context.Context, o Options, with Opener) error {
-	r, err := hold(ctx, Spec{Options: o}, with, time.Second, func(a account) { fmt.Fprintln(os.Stderr, a.line(o.Stock)) })
+	r, err := hold(ctx, Spec{Options: o}, with, time.Second, func(a account) {
+		fmt.Fprintln(os.Stderr, a.line(o.Stock))
+	})
 	if r == nil {
 		return err
 	}
@@ -63,7 +65,9 @@ type part struct {
 var tour = []part{
 	{
 		name: "no_lock", title: "Without a lock",
-		sale: Options{Stock: 200, Workers: 8, Processes: 1, Think: 4 * time.Millisecond, NoLock: true},
+		sale: Options{
+			Stock: 200, Workers: 8, Processes: 1, Think: 4 * time.Millisecond, NoLock: true,
+		},
 	},
 	{
 		name: "lock", title: "With a lock (mem://)",
@@ -71,7 +75,9 @@ var tour = []part{
 	},
 	{
 		name: "kill", title: "In two processes, one of them killed (file://)",
-		sale: Options{Stock: 200, Workers: 4, Processes: 2, Think: 4 * time.Millisecond, Kill: true},
+		sale: Options{
+			Stock: 200, Workers: 4, Processes: 2, Think: 4 * time.Millisecond, Kill: true,
+		},
 	},
 	{
 		name: "slow", title: "One slow purchase, and why",
@@ -81,7 +87,8 @@ var tour = []part{
 	},
 }
 
-const intro = `A flash sale, four times. Each buyer looks how many are left, pays, which takes a moment, and writes down one fewer.`
+const intro = `A flash sale, four times. ` +
+	`Each buyer looks how many are left, pays, which takes a moment, and writes down one fewer.`
 
 // tour holds its sales, in memory and in folders that are removed again.
 func (s *screen) tour(ctx context.Context) error {
@@ -92,14 +99,18 @@ func (s *screen) tour(ctx context.Context) error {
 		s.text("\n")
 		if p.sale.Processes > 1 && !folders {
 			if p.sale.Kill {
-				s.text(title + "\n" + wrap("Left out: processes of one machine share locks in a folder on Linux only. "+
-					"With a Redis: holdfast demo --backend redis://localhost:6379 --processes 2 --kill.", "   ", s.width))
+				s.text(title + "\n" + wrap(
+					"Left out: processes of one machine share locks in a folder on Linux only. "+
+						"With a Redis: holdfast demo --backend redis://localhost:6379 "+
+						"--processes 2 --kill.", "   ", s.width))
 				continue
 			}
 			p.sale.Processes, p.sale.Workers = 1, p.sale.Workers*p.sale.Processes
 		}
-		p.sale.Key, p.sale.TTL, p.sale.Rest, p.sale.Duration = "flash-sale", defaultTTL, p.sale.Think, time.Minute
-		r, err := hold(ctx, Spec{Options: p.sale, Plain: true, SlowAt: p.slow}, Open, 100*time.Millisecond, func(a account) {
+		p.sale.Key, p.sale.TTL = "flash-sale", defaultTTL
+		p.sale.Rest, p.sale.Duration = p.sale.Think, time.Minute
+		spec := Spec{Options: p.sale, Plain: true, SlowAt: p.slow}
+		r, err := hold(ctx, spec, Open, 100*time.Millisecond, func(a account) {
 			s.progress(title + ": " + a.line(p.sale.Stock))
 		})
 		if r == nil {
@@ -126,13 +137,20 @@ func (s *screen) conclude(results map[string]*result) {
 	s.text("\n")
 	none, locked, killed := results["no_lock"], results["lock"], "."
 	if r := results["kill"]; r != nil {
-		killed = fmt.Sprintf(", in one process and in two, and when one was killed while it held the lock, it was free again after %v.", brief(r.Kill.FreeMS))
+		killed = fmt.Sprintf(", in one process and in two, "+
+			"and when one was killed while it held the lock, it was free again after %v.",
+			brief(r.Kill.FreeMS))
 	}
 	for _, sentence := range []string{
 		fmt.Sprintf("Without a lock %d items were sold that were not there.", none.Oversell),
-		fmt.Sprintf("The same code under a lock sold %d of %d%s", locked.Sold, locked.Stock, killed),
-		"Who had to wait knows who held the lock meanwhile: /debug/locks/ draws the same bars in your program, and traces link to the holder (docs/tracing.md).",
-		"README.md has the program to begin with, docs/typed.md shows how the compiler asks for the lock, and `holdfast run KEY -- CMD` needs no Go at all.",
+		fmt.Sprintf("The same code under a lock sold %d of %d%s",
+			locked.Sold, locked.Stock, killed),
+		"Who had to wait knows who held the lock meanwhile: " +
+			"/debug/locks/ draws the same bars in your program, " +
+			"and traces link to the holder (docs/tracing.md).",
+		"README.md has the program to begin with, " +
+			"docs/typed.md shows how the compiler asks for the lock, " +
+			"and `holdfast run KEY -- CMD` needs no Go at all.",
 		"`make test` tries all of this on real servers, and a lot that goes wrong there.",
 	} {
 		s.text("-" + wrap(sentence, "  ", s.width)[1:])

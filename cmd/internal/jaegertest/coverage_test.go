@@ -68,7 +68,8 @@ func TestCoverage(t *testing.T) {
 			for _, name := range names {
 				workers = append(workers, startWorker(t, order{
 					Name: name, Store: srv.URL(), Jaeger: j.otlp,
-					Goroutines: 8, Keys: 4, Rounds: c.rounds, Hold: 20 * time.Millisecond, Sample: c.sample, SpansOver: c.over,
+					Goroutines: 8, Keys: 4, Rounds: c.rounds, Hold: 20 * time.Millisecond,
+					Sample: c.sample, SpansOver: c.over,
 				}))
 			}
 			for i, w := range workers {
@@ -102,7 +103,8 @@ func TestCoverage(t *testing.T) {
 				t.Fatalf("%d slow waits, %d links, spans %v", len(parts), links, named)
 			}
 			tenth, median := parts[len(parts)/10], parts[len(parts)/2]
-			t.Logf("%d links, %d of %d waits say who was in the way for the longest; the bars of %d slow waits cover %.1f %% in the median, %.1f %% at the tenth percentile",
+			t.Logf("%d links, %d of %d waits say who was in the way for the longest; the bars of "+
+				"%d slow waits cover %.1f %% in the median, %.1f %% at the tenth percentile",
 				links, told, waits, len(parts), 100*median, 100*tenth)
 			if dead > 0 {
 				t.Errorf("%d of %d links lead nowhere", dead, links)
@@ -111,15 +113,17 @@ func TestCoverage(t *testing.T) {
 				t.Errorf("%d of %d waits do not say who was in the way", waits-told, waits)
 			}
 			if median < 0.85 || tenth < 0.6 {
-				t.Errorf("the bars cover too little of the slow waits: %s", strings.Fields(fmt.Sprint(parts))[:10])
+				t.Errorf("the bars cover too little of the slow waits: %s",
+					strings.Fields(fmt.Sprint(parts))[:10])
 			}
 		})
 	}
 }
 
-// Twelve processes with one request each contend for two keys, as pods do. Nobody is drawn for more than 10 ms
-// longer than it held, but for the time that hand-overs took, which is long on a busy machine. Nobody is
-// drawn for a hold that was over, and the longest bar is of who held for the longest.
+// Twelve processes with one request each contend for two keys, as pods do. Nobody is drawn for more
+// than 10 ms longer than it held, but for the time that hand-overs took, which is long on a busy
+// machine. Nobody is drawn for a hold that was over, and the longest bar is of who held for the
+// longest.
 func TestPods(t *testing.T) {
 	for name, store := range podStores {
 		t.Run(name, func(t *testing.T) { pods(t, store(t)) })
@@ -128,10 +132,14 @@ func TestPods(t *testing.T) {
 
 // podStores start a store of each kind, and return its URL.
 var podStores = map[string]func(*testing.T) string{
-	"redis":   func(t *testing.T) string { return testserver.Redis(t).URL() },
-	"rueidis": func(t *testing.T) string { return strings.Replace(testserver.Redis(t).URL(), "redis:", "rueidis:", 1) },
-	"etcd":    func(t *testing.T) string { return "etcd://" + strings.TrimPrefix(testserver.Etcd(t).URL(), "http://") },
-	"file":    func(t *testing.T) string { return "file://" + t.TempDir() },
+	"redis": func(t *testing.T) string { return testserver.Redis(t).URL() },
+	"rueidis": func(t *testing.T) string {
+		return strings.Replace(testserver.Redis(t).URL(), "redis:", "rueidis:", 1)
+	},
+	"etcd": func(t *testing.T) string {
+		return "etcd://" + strings.TrimPrefix(testserver.Etcd(t).URL(), "http://")
+	},
+	"file": func(t *testing.T) string { return "file://" + t.TempDir() },
 	"quorum": func(t *testing.T) string {
 		nodes := url.Values{}
 		for range 3 {
@@ -149,7 +157,8 @@ func pods(t *testing.T, store string) {
 	var workers []worker
 	for i := range 12 {
 		workers = append(workers, startWorker(t, order{
-			Name: fmt.Sprint("pod", i), Store: store, Jaeger: j.otlp, Goroutines: 1, Keys: 2, Rounds: *rounds, Hold: 50 * time.Millisecond, Keyed: true,
+			Name: fmt.Sprint("pod", i), Store: store, Jaeger: j.otlp, Goroutines: 1, Keys: 2,
+			Rounds: *rounds, Hold: 50 * time.Millisecond, Keyed: true,
 		}))
 	}
 	for i, w := range workers {
@@ -169,12 +178,14 @@ func pods(t *testing.T, store string) {
 		if w.OperationName != "lock.wait order" || w.took() < slow {
 			continue
 		}
-		// held is for how long a trace held the key during the wait, nobody for how long nobody did.
+		// held is for how long a trace held the key during the wait, nobody for how long nobody
+		// did.
 		held := map[string]int64{}
 		longest, nobody := int64(0), w.Duration
 		for _, l := range locks {
 			if l.tagged("holdfast.key") == w.tagged("holdfast.key") {
-				from, to := max(l.heldFrom(), w.StartTime), min(l.StartTime+l.Duration, w.StartTime+w.Duration)
+				from, to := max(l.heldFrom(), w.StartTime), min(l.StartTime+l.Duration,
+					w.StartTime+w.Duration)
 				held[l.TraceID] += max(to-from, 0)
 				longest, nobody = max(longest, to-from), nobody-max(to-from, 0)
 			}
@@ -186,7 +197,8 @@ func pods(t *testing.T, store string) {
 			const most = 2 // as times are cut to microseconds
 			b := drawn[i]
 			if b.StartTime < last-most || b.StartTime+b.Duration > w.StartTime+w.Duration+most {
-				t.Errorf("a bar of %d µs from %d in a wait of %d, after one until %d", b.Duration, b.StartTime-w.StartTime, w.Duration, last-w.StartTime)
+				t.Errorf("a bar of %d µs from %d in a wait of %d, after one until %d", b.Duration,
+					b.StartTime-w.StartTime, w.Duration, last-w.StartTime)
 			}
 			if last = b.StartTime + b.Duration; b.tagged("holdfast.holder.service") == w.service {
 				t.Errorf("%s waited for itself", w.service)
@@ -197,7 +209,8 @@ func pods(t *testing.T, store string) {
 			of := b.tagged("holdfast.holder.trace_id")
 			if b.Duration-held[of] > 10_000+max(nobody, 0) {
 				blamed++
-				t.Logf("%s is drawn for %v, and held for %d µs", b.OperationName, b.took(), held[of])
+				t.Logf("%s is drawn for %v, and held for %d µs", b.OperationName, b.took(),
+					held[of])
 			}
 			if i == 0 && longest-held[of] > 5_000+max(nobody, 0) {
 				wrong++
@@ -206,11 +219,13 @@ func pods(t *testing.T, store string) {
 	}
 	slices.Sort(parts)
 	tenth, median := parts[len(parts)/10], parts[len(parts)/2]
-	t.Logf("%d slow waits, covered %.1f %% in the median, %.1f %% at the tenth percentile; %d with a wrong longest, %d blamed for over 10 ms too much",
+	t.Logf("%d slow waits, covered %.1f %% in the median, %.1f %% at the tenth percentile; %d "+
+		"with a wrong longest, %d blamed for over 10 ms too much",
 		len(parts), 100*median, 100*tenth, wrong, blamed)
-	// Far from what an idle machine shows: spans end when a release was answered, and hand-overs wait for a processor. In
-	// virtual time tracing's TestBarsOfPods is exact.
-	if len(parts) < 50 || median < 0.7 || tenth < 0.4 || wrong*3 > len(parts) || blamed*3 > len(parts) {
+	// Far from what an idle machine shows: spans end when a release was answered, and hand-overs
+	// wait for a processor. In virtual time tracing's TestBarsOfPods is exact.
+	if len(parts) < 50 || median < 0.7 || tenth < 0.4 || wrong*3 > len(parts) ||
+		blamed*3 > len(parts) {
 		t.Errorf("too little is known, or too much said")
 	}
 }

@@ -18,7 +18,8 @@ import (
 )
 
 // config has Jaeger keep traces in memory, and listen on loopback alone. The ports are, in order:
-// query HTTP and gRPC, OTLP gRPC; before them are the names of processors, and behind them what they are.
+// query HTTP and gRPC, OTLP gRPC; before them are the names of processors, and behind them what
+// they are.
 const config = `
 service:
   extensions: [jaeger_storage, jaeger_query]
@@ -51,7 +52,8 @@ func startJaegerWith(t *testing.T, processor, is string) jaeger {
 	}
 	ports := freePorts(t, 3)
 	file := filepath.Join(t.TempDir(), "jaeger.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, config, processor, ports[0], ports[1], ports[2], is), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, processor, ports[0], ports[1], ports[2],
+		is), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var log strings.Builder

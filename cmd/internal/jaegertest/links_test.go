@@ -41,7 +41,8 @@ func blockers(s span, all ...map[string]span) (found []*span) {
 func bars(wait span, all map[string]span) (found []span) {
 	for _, s := range all {
 		for _, ref := range s.References {
-			if ref.RefType == "CHILD_OF" && ref.SpanID == wait.SpanID && strings.HasPrefix(s.OperationName, "held by ") {
+			if ref.RefType == "CHILD_OF" && ref.SpanID == wait.SpanID &&
+				strings.HasPrefix(s.OperationName, "held by ") {
 				found = append(found, s)
 			}
 		}
@@ -63,7 +64,10 @@ func only(t *testing.T, spans map[string]span, name string) span {
 // A wait in one process links to the lock that held in the other, and is as long as it took.
 func TestWaitLeadsToHolder(t *testing.T) {
 	j, srv := startJaeger(t), testserver.Redis(t)
-	holder := startWorker(t, order{Name: "holder", Store: srv.URL(), Jaeger: j.otlp, Goroutines: 1, Hold: 1500 * time.Millisecond})
+	holder := startWorker(t, order{
+		Name: "holder", Store: srv.URL(), Jaeger: j.otlp, Goroutines: 1,
+		Hold: 1500 * time.Millisecond,
+	})
 	holder.next(t) // has the lock
 	waiter := startWorker(t, order{Name: "waiter", Store: srv.URL(), Jaeger: j.otlp, Goroutines: 1})
 	waited := waiter.next(t).Waited
@@ -74,33 +78,41 @@ func TestWaitLeadsToHolder(t *testing.T) {
 	waiter.next(t)
 
 	one, two := j.spans(t, "holder", "lock order", 1), j.spans(t, "waiter", "lock order", 1)
-	held, lock, wait, lease := only(t, one, "lock order"), only(t, two, "lock order"), only(t, two, "lock.wait order"), only(t, two, "lock.lease")
-	if d := wait.took() - waited; d > 0 || d < -100*time.Millisecond { // it begins with the first answer
+	held, lock, wait, lease := only(t, one, "lock order"), only(t, two, "lock order"),
+		only(t, two, "lock.wait order"), only(t, two, "lock.lease")
+	// It begins with the first answer.
+	if d := wait.took() - waited; d > 0 || d < -100*time.Millisecond {
 		t.Errorf("the span took %v, Lock took %v", wait.took(), waited)
 	}
 	drawn := bars(wait, two)
-	if len(drawn) != 1 || drawn[0].OperationName != "held by "+drawn[0].tagged("holdfast.holder.service") {
+	if len(drawn) != 1 || drawn[0].OperationName != "held by "+
+		drawn[0].tagged("holdfast.holder.service") {
 		t.Fatalf("drawn below the wait: %v", drawn)
 	}
-	if b := blockers(drawn[0], one, two); len(b) != 1 || b[0] == nil || b[0].SpanID != held.SpanID || b[0].service != "holder" {
+	if b := blockers(drawn[0], one, two); len(b) != 1 || b[0] == nil ||
+		b[0].SpanID != held.SpanID || b[0].service != "holder" {
 		t.Errorf("the bar's links %v do not lead to the lock %v", drawn[0].References, held.SpanID)
 	}
 	if d := held.took(); d < 1500*time.Millisecond || d > 10*time.Second {
 		t.Errorf("the lock of the holder took %v", d)
 	}
 	if b := blockers(lease, one, two); len(b) != 1 || b[0] == nil || b[0].SpanID != lock.SpanID {
-		t.Errorf("the lease's links %v do not lead to the lock that used it, %v", lease.References, lock.SpanID)
+		t.Errorf("the lease's links %v do not lead to the lock that used it, %v", lease.References,
+			lock.SpanID)
 	}
 	for _, name := range []string{"lock.wait order", "lock.lease", "store.release"} {
 		// Of a parent that is linked as well, as the lease's is, Jaeger keeps the link alone.
 		s := only(t, two, name)
-		if kind := s.References[0].RefType; kind != "CHILD_OF" && name != "lock.lease" || s.References[0].SpanID != lock.SpanID {
+		if kind := s.References[0].RefType; kind != "CHILD_OF" && name != "lock.lease" ||
+			s.References[0].SpanID != lock.SpanID {
 			t.Errorf("%s is not under %s: %v", name, lock.SpanID, s.References)
 		}
 	}
 	for _, s := range two {
-		if s.OperationName == "store.acquire" && s.References[0].SpanID != lock.SpanID && s.References[0].SpanID != lease.SpanID {
-			t.Errorf("store.acquire is neither under the lock nor under its lease: %v", s.References)
+		if s.OperationName == "store.acquire" && s.References[0].SpanID != lock.SpanID &&
+			s.References[0].SpanID != lease.SpanID {
+			t.Errorf("store.acquire is neither under the lock nor under its lease: %v",
+				s.References)
 		}
 	}
 }
@@ -112,7 +124,11 @@ func TestManyGoroutines(t *testing.T) {
 	j, srv := startJaeger(t), testserver.Redis(t)
 	var workers []worker
 	for _, name := range []string{"a", "b"} {
-		workers = append(workers, startWorker(t, order{Name: name, Store: srv.URL(), Jaeger: j.otlp, Goroutines: n, Hold: 150 * time.Millisecond}))
+		workers = append(workers,
+			startWorker(t, order{
+				Name: name, Store: srv.URL(), Jaeger: j.otlp, Goroutines: n,
+				Hold: 150 * time.Millisecond,
+			}))
 	}
 	for _, w := range workers {
 		for range n + 1 {
@@ -127,7 +143,8 @@ func TestManyGoroutines(t *testing.T) {
 			for _, to := range found {
 				switch {
 				case to == nil:
-					t.Errorf("%s of %s links to a span that is not there: %v", s.OperationName, s.service, s.References)
+					t.Errorf("%s of %s links to a span that is not there: %v", s.OperationName,
+						s.service, s.References)
 				case to.OperationName != "lock order" && to.OperationName != "lock.lease":
 					t.Errorf("%s links to a %s", s.OperationName, to.OperationName)
 				case strings.HasPrefix(s.OperationName, "held by ") && to.service != s.service:
@@ -140,6 +157,7 @@ func TestManyGoroutines(t *testing.T) {
 		}
 	}
 	if blocked != 2*n-1 || across == 0 {
-		t.Errorf("%d of %d waits say by whom they were blocked, %d links lead to the other process", blocked, 2*n-1, across)
+		t.Errorf("%d of %d waits say by whom they were blocked, %d links lead to the other process",
+			blocked, 2*n-1, across)
 	}
 }

@@ -32,7 +32,8 @@ func exposition(rm metricdata.ResourceMetrics) []byte {
 	var b bytes.Buffer
 	write := func(name string, set attribute.Set, value any, more ...string) {
 		for _, a := range set.ToSlice() {
-			more = append(more, fmt.Sprintf("%s=%q", strings.ReplaceAll(string(a.Key), ".", "_"), a.Value.String()))
+			more = append(more, fmt.Sprintf("%s=%q", strings.ReplaceAll(string(a.Key), ".", "_"),
+				a.Value.String()))
 		}
 		fmt.Fprintf(&b, "%s{%s} %v\n", name, strings.Join(more, ","), value)
 	}
@@ -91,12 +92,14 @@ func TestPrometheus(t *testing.T) {
 	}
 
 	reader := metric.NewManualReader()
-	obs, err := tracing.NewObserver(tracing.Config{Meter: metric.NewMeterProvider(metric.WithReader(reader))})
+	obs, err := tracing.NewObserver(
+		tracing.Config{Meter: metric.NewMeterProvider(metric.WithReader(reader))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := membackend.New()
-	l, err := locker.New(b, locker.Bare, locker.Config{Observer: obs, Classes: []string{"order-*"}, TTL: time.Second})
+	l, err := locker.New(b, locker.Bare,
+		locker.Config{Observer: obs, Classes: []string{"order-*"}, TTL: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,13 +129,17 @@ func TestPrometheus(t *testing.T) {
 	defer app.Close()
 
 	dir, addr := t.TempDir(), freePorts(t, 1)[0]
-	config := fmt.Sprintf("global: {scrape_interval: 500ms, evaluation_interval: 500ms}\nrule_files: [%s/alerts.yaml]\n"+
-		"scrape_configs: [{job_name: shop, static_configs: [{targets: [%q]}]}]\n", docs, strings.TrimPrefix(app.URL, "http://"))
-	if err := os.WriteFile(filepath.Join(dir, "prometheus.yaml"), []byte(config), 0o600); err != nil {
+	config := fmt.Sprintf("global: {scrape_interval: 500ms, evaluation_interval: "+
+		"500ms}\nrule_files: [%s/alerts.yaml]\n"+
+		"scrape_configs: [{job_name: shop, static_configs: [{targets: [%q]}]}]\n", docs,
+		strings.TrimPrefix(app.URL, "http://"))
+	if err := os.WriteFile(filepath.Join(dir, "prometheus.yaml"), []byte(config),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	server := exec.CommandContext(t.Context(), "prometheus", "--config.file="+filepath.Join(dir, "prometheus.yaml"),
+	server := exec.CommandContext(t.Context(), "prometheus",
+		"--config.file="+filepath.Join(dir, "prometheus.yaml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
 	server.Stdout, server.Stderr = &log, &log
 	if err := server.Start(); err != nil {
@@ -160,7 +167,8 @@ func TestPrometheus(t *testing.T) {
 			return nil
 		})
 	}
-	some("holdfast_wait_oldest_seconds > 1 and holdfast_hold_longest_seconds > 1") // they have begun, and 0 was seen of what is lost
+	// They have begun, and 0 was seen of what is lost.
+	some("holdfast_wait_oldest_seconds > 1 and holdfast_hold_longest_seconds > 1")
 	some(`holdfast_lost_total{holdfast_cause="store"} == 0`)
 	state, err := b.Inspect(t.Context(), "order-1")
 	if err != nil {
@@ -172,8 +180,10 @@ func TestPrometheus(t *testing.T) {
 	}
 	<-held.Lost()
 	<-waits
-	some(`ALERTS{alertname="HoldfastLockLost",alertstate="firing",holdfast_key_class="order",holdfast_cause="store"}`)
-	if n, err := value(`ALERTS{alertname!="HoldfastLockLost",alertstate="firing"}`); n != 0 || err != nil {
+	some(`ALERTS{alertname="HoldfastLockLost",alertstate="firing",` +
+		`holdfast_key_class="order",holdfast_cause="store"}`)
+	if n, err := value(`ALERTS{alertname!="HoldfastLockLost",alertstate="firing"}`); n != 0 ||
+		err != nil {
 		t.Errorf("%d other alerts, %v", n, err)
 	}
 
@@ -190,7 +200,8 @@ func TestPrometheus(t *testing.T) {
 	if err := json.Unmarshal(text, &dashboard); err != nil || len(dashboard.Panels) < 8 {
 		t.Fatal(err, len(dashboard.Panels))
 	}
-	fill := strings.NewReplacer("$job", ".*", "$class", ".*", "$__rate_interval", "1m", "$__range", "5m")
+	fill := strings.NewReplacer("$job", ".*", "$class", ".*", "$__rate_interval", "1m", "$__range",
+		"5m")
 	for _, p := range dashboard.Panels {
 		for _, target := range p.Targets {
 			some(fill.Replace(target.Expr))

@@ -22,16 +22,17 @@ func tailSampling(t *testing.T) string {
 	}
 	_, block, begins := strings.Cut(string(page), "```yaml\nprocessors:\n  tail_sampling:\n")
 	block, _, ends := strings.Cut(block, "```\n")
-	with := strings.Replace(block, "decision_wait: 30s", fmt.Sprint("decision_wait: ", decisionWait), 1)
+	with := strings.Replace(block, "decision_wait: 30s",
+		fmt.Sprint("decision_wait: ", decisionWait), 1)
 	if !begins || !ends || with == block {
 		t.Fatal("docs/tracing.md has no tail_sampling of 30s any more")
 	}
 	return "processors:\n  tail_sampling:\n" + with
 }
 
-// Twelve processes with one request each contend for six keys, so that many locks are free, and only what the
-// recommended tail sampling keeps is kept: the real processor decides. No link leads to what was not, and bars cover what they
-// cover without it.
+// Twelve processes with one request each contend for six keys, so that many locks are free, and
+// only what the recommended tail sampling keeps is kept: the real processor decides. No link leads
+// to what was not, and bars cover what they cover without it.
 func TestTailSampling(t *testing.T) {
 	for name, store := range podStores {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +55,8 @@ func tail(t *testing.T, store string) (links, dead int) {
 	var workers []worker
 	for i := range 12 {
 		workers = append(workers, startWorker(t, order{
-			Name: fmt.Sprint("pod", i), Store: store, Jaeger: j.otlp, Goroutines: 1, Keys: 6, Rounds: 60, Hold: 50 * time.Millisecond,
+			Name: fmt.Sprint("pod", i), Store: store, Jaeger: j.otlp, Goroutines: 1, Keys: 6,
+			Rounds: 60, Hold: 50 * time.Millisecond,
 		}))
 	}
 	sent := int64(0)
@@ -62,7 +64,8 @@ func tail(t *testing.T, store string) (links, dead int) {
 		sent += w.next(t).Spans
 	}
 	kept, done := map[string]span{}, time.Now()
-	for before := -1; before < len(kept) || time.Since(done) < 2*decisionWait; { // until nothing more is decided
+	// Until nothing more is decided.
+	for before := -1; before < len(kept) || time.Since(done) < 2*decisionWait; {
 		before = len(kept)
 		time.Sleep(decisionWait / 2)
 		for i := range workers {
@@ -81,7 +84,8 @@ func tail(t *testing.T, store string) (links, dead int) {
 			links++
 			if to == nil {
 				dead++
-				t.Logf("a link of %s of %s, which took %v, leads nowhere", s.OperationName, s.service, s.took())
+				t.Logf("a link of %s of %s, which took %v, leads nowhere", s.OperationName,
+					s.service, s.took())
 			}
 		}
 		if s.OperationName == "lock.wait order" && s.took() >= slow {
@@ -89,9 +93,11 @@ func tail(t *testing.T, store string) (links, dead int) {
 		}
 	}
 	if slices.Sort(parts); len(parts) < 20 || int64(len(kept)) == sent {
-		t.Fatalf("%d of %d spans are kept, %d slow waits: that shows nothing", len(kept), sent, len(parts))
+		t.Fatalf("%d of %d spans are kept, %d slow waits: that shows nothing", len(kept), sent,
+			len(parts))
 	}
-	t.Logf("%d of %d spans are kept, %d links, %d dead; %d slow waits, covered %.1f %% in the median, %.1f %% at the tenth percentile",
+	t.Logf("%d of %d spans are kept, %d links, %d dead; %d slow waits, covered %.1f %% in the "+
+		"median, %.1f %% at the tenth percentile",
 		len(kept), sent, links, dead, len(parts), 100*parts[len(parts)/2], 100*parts[len(parts)/10])
 	return links, dead
 }

@@ -66,7 +66,8 @@ func work() error {
 		return err
 	}
 	ctx := context.Background()
-	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(o.Jaeger), otlptracegrpc.WithInsecure())
+	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(o.Jaeger),
+		otlptracegrpc.WithInsecure())
 	if err != nil {
 		return err
 	}
@@ -75,9 +76,13 @@ func work() error {
 		sampler = sdktrace.ParentBased(sdktrace.TraceIDRatioBased(o.Sample))
 	}
 	var sent counter
-	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithSpanProcessor(&sent), sdktrace.WithSampler(sampler),
+	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter),
+		sdktrace.WithSpanProcessor(&sent), sdktrace.WithSampler(sampler),
 		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", o.Name))))
-	obs, err := tracing.NewObserver(tracing.Config{Tracer: tp, SpansOver: o.SpansOver, ShowKeys: o.Keyed})
+	obs, err := tracing.NewObserver(tracing.Config{
+		Tracer: tp, SpansOver: o.SpansOver,
+		ShowKeys: o.Keyed,
+	})
 	if err != nil {
 		return err
 	}
@@ -86,9 +91,10 @@ func work() error {
 		return err
 	}
 	defer b.Close()
-	l, err := locker.New(tracing.Wrap(b, tracing.Store{Tracer: tp, System: "redis"}), locker.Bare, locker.Config{
-		Observer: obs, Service: o.Name, Classes: []string{"order-*"},
-	})
+	l, err := locker.New(tracing.Wrap(b, tracing.Store{Tracer: tp, System: "redis"}), locker.Bare,
+		locker.Config{
+			Observer: obs, Service: o.Name, Classes: []string{"order-*"},
+		})
 	if err != nil {
 		return err
 	}

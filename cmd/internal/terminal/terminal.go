@@ -30,8 +30,8 @@ func Size(f *os.File) (columns, lines int) {
 // Paint says whether colours are shown.
 type Paint bool
 
-// Colours is for text on standard output, if it is a terminal and the user wants some: there are none if
-// NO_COLOR (https://no-color.org) is in the environment and not empty.
+// Colours is for text on standard output, if it is a terminal and the user wants some: there are
+// none if NO_COLOR (https://no-color.org) is in the environment and not empty.
 func Colours(wanted bool) Paint {
 	return Paint(wanted && os.Getenv("NO_COLOR") == "" && Is(os.Stdout))
 }

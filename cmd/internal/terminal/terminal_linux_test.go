@@ -34,7 +34,8 @@ func TestTerminal(t *testing.T) {
 	if w, h := Size(tty); !Is(tty) || w != 80 || h != 24 { // one that does not tell how wide it is
 		t.Errorf("terminal: %v, %d columns, %d lines", Is(tty), w, h)
 	}
-	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: 57, Row: 12}); err != nil {
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ,
+		&unix.Winsize{Col: 57, Row: 12}); err != nil {
 		t.Fatal(err)
 	}
 	if w, h := Size(tty); w != 57 || h != 12 {

@@ -24,7 +24,8 @@ func TestWidth(t *testing.T) {
 		}
 		for columns, want := range c.short {
 			if got := Shorten(c.text, columns); got != want || Width(got) > columns {
-				t.Errorf("%q in %d columns is %q, %d wide, want %q", c.text, columns, got, Width(got), want)
+				t.Errorf("%q in %d columns is %q, %d wide, want %q", c.text, columns, got,
+					Width(got), want)
 			}
 		}
 	}

@@ -1,5 +1,6 @@
-// Package election has client-go's leader election, and so controller-runtime's, decided by a lock instead of a Lease in the cluster: for
-// replicas in several clusters, of which one leads, and for an API server that is not to be asked every two seconds.
+// Package election has client-go's leader election, and so controller-runtime's, decided by a lock
+// instead of a Lease in the cluster: for replicas in several clusters, of which one leads, and for
+// an API server that is not to be asked every two seconds.
 package election
 
 import (
@@ -19,15 +20,17 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// patience is for how long a release waits for its confirmation. It comes before OnStoppedLeading, which has to come before the lease
-// ends.
+// patience is for how long a release waits for its confirmation. It comes before OnStoppedLeading,
+// which has to come before the lease ends.
 const patience = time.Second
 
-// A Lock is for leaderelection.LeaderElectionConfig.Lock, or LeaderElectionResourceLockInterface of controller-runtime's options. The
-// elector's timers go on as they are, but who leads is who holds. Give the Client the elector's LeaseDuration as its TTL: each renewal
-// asks the store, so an elector that stops when it had none for RetryPeriod and RenewDeadline, 12 of 15 seconds by default, stops
-// before the lock is anybody else's. Only of a lock that is taken away by force it hears too late. Set ReleaseOnCancel: without it the
-// lock of an elector that has stopped is held until the process ends. A Lock belongs to one elector.
+// A Lock is for leaderelection.LeaderElectionConfig.Lock, or LeaderElectionResourceLockInterface of
+// controller-runtime's options. The elector's timers go on as they are, but who leads is who holds.
+// Give the Client the elector's LeaseDuration as its TTL: each renewal asks the store, so an
+// elector that stops when it had none for RetryPeriod and RenewDeadline, 12 of 15 seconds by
+// default, stops before the lock is anybody else's. Only of a lock that is taken away by force it
+// hears too late. Set ReleaseOnCancel: without it the lock of an elector that has stopped is held
+// until the process ends. A Lock belongs to one elector.
 type Lock struct {
 	Client *locker.Client[struct{}]
 	Key    string
@@ -40,7 +43,8 @@ type Lock struct {
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-// Get returns this replica's record while it holds the lock, and otherwise one of who does, which no elector takes for expired:
+// Get returns this replica's record while it holds the lock, and otherwise one of who does, which
+// no elector takes for expired:
 // NotFound, upon which it calls Create, if nobody does.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.mu.Lock()
@@ -56,11 +60,14 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		}
 		h := state.Holders[0]
 		record = resourcelock.LeaderElectionRecord{
-			// Never this replica's own ID, whatever that is, or the elector would take itself for the leader.
-			HolderIdentity:       fmt.Sprintf("%s on %s, pid %d (not %s)", h.Meta.Service, h.Meta.Host, h.Meta.PID, l.ID),
+			// Never this replica's own ID, whatever that is, or the elector would take itself for
+			// the leader.
+			HolderIdentity: fmt.Sprintf("%s on %s, pid %d (not %s)", h.Meta.Service,
+				h.Meta.Host, h.Meta.PID, l.ID),
 			LeaseDurationSeconds: int(math.Ceil(h.TTL.Seconds())) + 1,
-			RenewTime:            metav1.NewTime(time.Now()), // it differs each time, so the elector sees a new renewal
-			AcquireTime:          metav1.NewTime(h.Meta.Since),
+			// it differs each time, so the elector sees a new renewal
+			RenewTime:   metav1.NewTime(time.Now()),
+			AcquireTime: metav1.NewTime(h.Meta.Since),
 		}
 	}
 	raw, err := json.Marshal(record)
@@ -79,7 +86,8 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 	return nil
 }
 
-// Update renews the lock, and releases it if the record names no holder, as that of an elector with ReleaseOnCancel does.
+// Update renews the lock, and releases it if the record names no holder, as that of an elector with
+// ReleaseOnCancel does.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,11 +102,13 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 		case err := <-released:
 			return err
 		case <-time.After(patience):
-			return fmt.Errorf("%s: the store does not confirm the release, which goes on; Client.Close waits for it", l.Key)
+			return fmt.Errorf("%s: the store does not confirm the release, which goes on; "+
+				"Client.Close waits for it", l.Key)
 		}
 	}
 	if err := l.guard.Check(ctx); err != nil {
-		if errors.Is(err, locker.ErrLost) || errors.Is(err, locker.ErrClosed) || errors.Is(err, locker.ErrMaxHold) {
+		if errors.Is(err, locker.ErrLost) || errors.Is(err, locker.ErrClosed) ||
+			errors.Is(err, locker.ErrMaxHold) {
 			_ = l.guard.Unlock()
 			l.guard = nil
 		}

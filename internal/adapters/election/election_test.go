@@ -86,7 +86,8 @@ func start(t *testing.T, b backend.Backend, id string, leaders *atomic.Int32) *r
 	}
 	r := &replica{ended: make(chan struct{}), lock: &Lock{Client: c, Key: "controller", ID: id}}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: r.lock, LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry, ReleaseOnCancel: true,
+		Lock: r.lock, LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry,
+		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {
 				r.leads.Store(true)
@@ -117,7 +118,8 @@ func start(t *testing.T, b backend.Backend, id string, leaders *atomic.Int32) *r
 	return r
 }
 
-// One of three leads, for as long as it likes; the next leads soon after it has resigned, and after a lease if it was cut off.
+// One of three leads, for as long as it likes; the next leads soon after it has resigned, and after
+// a lease if it was cut off.
 func TestLeaderElector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membackend.New()

@@ -31,10 +31,17 @@ type charge struct {
 
 func (charge) Kind() string { return "charge" }
 
-func order(job *rivertype.JobRow) string { return strings.Trim(string(job.EncodedArgs), `{"order: }`) }
+func order(job *rivertype.JobRow) string {
+	return strings.Trim(string(job.EncodedArgs), `{"order: }`)
+}
 
-// queue is a database of river with a client for each process, whose jobs work does under locks of one store.
-func queue(t *testing.T, processes int, ttl time.Duration, work func(context.Context, *river.Job[charge]) error) (*sql.DB, *membackend.Backend, *river.Client[*sql.Tx], <-chan *river.Event) {
+// queue is a database of river with a client for each process, whose jobs work does under locks of
+// one store.
+func queue(t *testing.T, processes int, ttl time.Duration,
+	work func(context.Context,
+		*river.Job[charge]) error) (*sql.DB, *membackend.Backend, *river.Client[*sql.Tx],
+	<-chan *river.Event,
+) {
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "river.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +65,8 @@ func queue(t *testing.T, processes int, ttl time.Duration, work func(context.Con
 	var first *river.Client[*sql.Tx]
 	events := make(chan *river.Event, 1000)
 	for range processes {
-		locks, err := locker.New(store.Client(), locker.Bare, locker.Config{TTL: ttl, Logger: quiet})
+		locks, err := locker.New(store.Client(), locker.Bare,
+			locker.Config{TTL: ttl, Logger: quiet})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +81,8 @@ func queue(t *testing.T, processes int, ttl time.Duration, work func(context.Con
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen, cancel := c.Subscribe(river.EventKindJobCompleted, river.EventKindJobFailed, river.EventKindJobSnoozed)
+		seen, cancel := c.Subscribe(river.EventKindJobCompleted, river.EventKindJobFailed,
+			river.EventKindJobSnoozed)
 		var forward sync.WaitGroup
 		forward.Go(func() {
 			for e := range seen {
@@ -116,8 +125,8 @@ func next(t *testing.T, events <-chan *river.Event, kind river.EventKind) *river
 	}
 }
 
-// Several jobs for each order run in two processes, and no two of an order at once. Two attempts are enough for all of them, however
-// often they are snoozed.
+// Several jobs for each order run in two processes, and no two of an order at once. Two attempts
+// are enough for all of them, however often they are snoozed.
 func TestOneAtATime(t *testing.T) {
 	const orders, copies = 5, 6
 	var mu sync.Mutex
@@ -138,7 +147,8 @@ func TestOneAtATime(t *testing.T) {
 	})
 	for range copies {
 		for i := range orders {
-			if _, err := c.Insert(t.Context(), charge{Order: string(rune('a' + i))}, nil); err != nil {
+			if _, err := c.Insert(t.Context(), charge{Order: string(rune('a' + i))},
+				nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -151,7 +161,8 @@ func TestOneAtATime(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if runs != copies*orders || overlaps > 0 {
-		t.Errorf("%d jobs ran %d times, and two of one order overlapped %d times", copies*orders, runs, overlaps)
+		t.Errorf("%d jobs ran %d times, and two of one order overlapped %d times", copies*orders,
+			runs, overlaps)
 	}
 }
 
@@ -171,7 +182,8 @@ func TestRescued(t *testing.T) {
 	}
 	<-began
 	// What river's rescuer does with it. (There is nobody to wait an hour.)
-	if _, err := db.ExecContext(t.Context(), `UPDATE river_job SET state = 'available' WHERE kind = 'charge'`); err != nil {
+	if _, err := db.ExecContext(t.Context(),
+		`UPDATE river_job SET state = 'available' WHERE kind = 'charge'`); err != nil {
 		t.Fatal(err)
 	}
 	next(t, events, river.EventKindJobSnoozed)
@@ -187,16 +199,17 @@ func TestLost(t *testing.T) {
 	began := make(chan uint64, 9)
 	var ended error
 	runs := 0
-	_, store, c, events := queue(t, 1, time.Second, func(ctx context.Context, _ *river.Job[charge]) error {
-		if runs++; runs > 1 {
+	_, store, c, events := queue(t, 1, time.Second,
+		func(ctx context.Context, _ *river.Job[charge]) error {
+			if runs++; runs > 1 {
+				return nil
+			}
+			hold, _ := locker.HoldFrom(ctx)
+			began <- hold.Token
+			<-ctx.Done()
+			ended = context.Cause(ctx)
 			return nil
-		}
-		hold, _ := locker.HoldFrom(ctx)
-		began <- hold.Token
-		<-ctx.Done()
-		ended = context.Cause(ctx)
-		return nil
-	})
+		})
 	if _, err := c.Insert(t.Context(), charge{Order: "a"}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -204,13 +217,16 @@ func TestLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := next(t, events, river.EventKindJobFailed)
-	if !errors.Is(ended, locker.ErrLost) || !strings.Contains(failed.Job.Errors[0].Error, locker.ErrLost.Error()) {
-		t.Errorf("the job's context ended by %v, and river has %q", ended, failed.Job.Errors[0].Error)
+	if !errors.Is(ended, locker.ErrLost) ||
+		!strings.Contains(failed.Job.Errors[0].Error, locker.ErrLost.Error()) {
+		t.Errorf("the job's context ended by %v, and river has %q", ended,
+			failed.Job.Errors[0].Error)
 	}
 	next(t, events, river.EventKindJobCompleted)
 }
 
-// No key is no lock, and a store that is away is not a lock that is held: the job fails, and is an attempt.
+// No key is no lock, and a store that is away is not a lock that is held: the job fails, and is an
+// attempt.
 func TestWithoutKeyOrStore(t *testing.T) {
 	locks, err := locker.New(membackend.New(), locker.Bare, locker.Config{})
 	if err != nil {
@@ -218,10 +234,14 @@ func TestWithoutKeyOrStore(t *testing.T) {
 	}
 	locks.Close()
 	none := func(*rivertype.JobRow) string { return "" }
-	if err := OneAtATime(locks, 0, none)(t.Context(), nil, func(context.Context) error { return sql.ErrNoRows }); err != sql.ErrNoRows {
+	if err := OneAtATime(locks, 0, none)(t.Context(), nil, func(context.Context) error {
+		return sql.ErrNoRows
+	}); err != sql.ErrNoRows {
 		t.Error(err)
 	}
-	err = OneAtATime(locks, 0, func(*rivertype.JobRow) string { return "a" })(t.Context(), nil, func(context.Context) error {
+	err = OneAtATime(locks, 0, func(*rivertype.JobRow) string {
+		return "a"
+	})(t.Context(), nil, func(context.Context) error {
 		t.Error("it ran without the lock")
 		return nil
 	})

@@ -10,12 +10,14 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A Goose is for goose.WithLocker, with any database. goose runs all its migrations between Lock and Unlock, each in a transaction, and
-// asks nothing in between: a lock that is lost, Unlock tells. Have a Provider for each instance.
+// A Goose is for goose.WithLocker, with any database. goose runs all its migrations between Lock
+// and Unlock, each in a transaction, and asks nothing in between: a lock that is lost, Unlock
+// tells. Have a Provider for each instance.
 type Goose struct {
 	Client *locker.Client[struct{}]
 	Key    string
-	Wait   time.Duration // for how long an instance waits for another's migrations; 0 until ctx is done
+	// for how long an instance waits for another's migrations; 0 until ctx is done
+	Wait time.Duration
 
 	guard *locker.Guard[struct{}]
 }
@@ -28,5 +30,6 @@ func (l *Goose) Lock(ctx context.Context, _ *sql.DB) (err error) {
 	return err
 }
 
-// Unlock releases it, whatever became of goose's ctx. An error says that it was lost before, and another may have migrated meanwhile.
+// Unlock releases it, whatever became of goose's ctx. An error says that it was lost before, and
+// another may have migrated meanwhile.
 func (l *Goose) Unlock(context.Context, *sql.DB) error { return l.guard.Unlock() }

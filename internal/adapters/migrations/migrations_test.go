@@ -31,11 +31,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const instances = 4
 
 // What cannot be done twice, and what would be counted twice.
-const up = "CREATE TABLE stock (sku TEXT PRIMARY KEY, n INTEGER); INSERT INTO stock VALUES ('sku-1', 0);"
+const up = "CREATE TABLE stock (sku TEXT PRIMARY KEY, n INTEGER); INSERT INTO stock VALUES " +
+	"('sku-1', 0);"
 
 var steps = []string{up, "UPDATE stock SET n = n + 1;", "UPDATE stock SET n = n + 1;"}
 
-// together has several instances migrate one database at the same time, and looks what became of it.
+// together has several instances migrate one database at the same time, and looks what became of
+// it.
 func together(t *testing.T, migrate func(db *sql.DB, c *locker.Client[struct{}]) error) {
 	b := membackend.New()
 	defer b.Close()
@@ -55,7 +57,8 @@ func together(t *testing.T, migrate func(db *sql.DB, c *locker.Client[struct{}])
 	db := open(t, file)
 	defer db.Close()
 	var n int
-	if err := db.QueryRowContext(t.Context(), "SELECT n FROM stock").Scan(&n); err != nil || n != len(steps)-1 {
+	if err := db.QueryRowContext(t.Context(), "SELECT n FROM stock").Scan(&n); err != nil ||
+		n != len(steps)-1 {
 		t.Errorf("n is %d, %v: want %d, as each step is done once", n, err, len(steps)-1)
 	}
 }
@@ -85,7 +88,9 @@ func files(name func(i int) string, text func(step string) string) fs.FS {
 }
 
 func TestMigrate(t *testing.T) {
-	steps := files(func(i int) string { return string(rune('1'+i)) + "_step.up.sql" }, strings.Clone)
+	steps := files(func(i int) string {
+		return string(rune('1'+i)) + "_step.up.sql"
+	}, strings.Clone)
 	together(t, func(db *sql.DB, c *locker.Client[struct{}]) error {
 		source, err := iofs.New(steps, ".")
 		if err != nil {
@@ -113,7 +118,8 @@ func TestGoose(t *testing.T) {
 	steps := files(func(i int) string { return string(rune('1'+i)) + "_step.sql" },
 		func(step string) string { return "-- +goose Up\n" + step })
 	together(t, func(db *sql.DB, c *locker.Client[struct{}]) error {
-		p, err := goose.NewProvider(goose.DialectSQLite3, db, steps, goose.WithLocker(&Goose{Client: c, Key: "shop/schema"}))
+		p, err := goose.NewProvider(goose.DialectSQLite3, db, steps,
+			goose.WithLocker(&Goose{Client: c, Key: "shop/schema"}))
 		if err != nil {
 			return err
 		}
@@ -142,7 +148,8 @@ func TestLost(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		for what, err := range map[string]error{
-			"Run": d.Run(strings.NewReader("two")), "SetVersion": d.SetVersion(2, false), "Unlock": d.Unlock(),
+			"Run": d.Run(strings.NewReader("two")), "SetVersion": d.SetVersion(2, false),
+			"Unlock": d.Unlock(),
 		} {
 			if !errors.Is(err, locker.ErrLost) {
 				t.Errorf("%s: %v", what, err)
@@ -166,10 +173,12 @@ func TestHeld(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (&Driver{Client: c, Key: "k", Wait: time.Second}).Lock(); !errors.Is(err, database.ErrLocked) {
+		if err := (&Driver{Client: c, Key: "k", Wait: time.Second}).Lock(); !errors.Is(err,
+			database.ErrLocked) {
 			t.Errorf("golang-migrate: %v", err)
 		}
-		if err := (&Goose{Client: c, Key: "k", Wait: time.Second}).Lock(t.Context(), nil); !errors.Is(err, backend.ErrHeld) {
+		if err := (&Goose{Client: c, Key: "k", Wait: time.Second}).Lock(t.Context(),
+			nil); !errors.Is(err, backend.ErrHeld) {
 			t.Errorf("goose: %v", err)
 		}
 		if err := g.Unlock(); err != nil {

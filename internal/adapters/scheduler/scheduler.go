@@ -14,16 +14,18 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A Locker is for gocron.WithDistributedLocker, or WithDistributedJobLocker if jobs have different periods. A job runs in one instance
-// at a time, and not again before Every is over since its last run began: a lock alone is free again when the next instance's clock,
-// which is a little late, comes to the same minute. Give three quarters of the period.
+// A Locker is for gocron.WithDistributedLocker, or WithDistributedJobLocker if jobs have different
+// periods. A job runs in one instance at a time, and not again before Every is over since its last
+// run began: a lock alone is free again when the next instance's clock, which is a little late,
+// comes to the same minute. Give three quarters of the period.
 type Locker struct {
 	Client *locker.Client[struct{}]
 	Every  time.Duration
 }
 
-// Lock takes the lock of a job, which gocron names by gocron.WithName. An error has this instance leave the run out: locker.ErrEarly
-// if the job ran in this period, backend.ErrHeld if another instance runs it, any other if the store did not answer.
+// Lock takes the lock of a job, which gocron names by gocron.WithName. An error has this instance
+// leave the run out: locker.ErrEarly if the job ran in this period, backend.ErrHeld if another
+// instance runs it, any other if the store did not answer.
 func (l Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	g, err := l.Client.TryLock(ctx, key, locker.OncePer(l.Every))
 	if err != nil {
@@ -34,11 +36,12 @@ func (l Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 
 type lock struct{ *locker.Guard[struct{}] }
 
-// Unlock leaves the mark that keeps others from the job for the rest of the period. It needs no ctx: gocron's may be over by now.
+// Unlock leaves the mark that keeps others from the job for the rest of the period. It needs no
+// ctx: gocron's may be over by now.
 func (l lock) Unlock(context.Context) error { return l.Guard.Unlock() }
 
-// An Elector is for gocron.WithDistributedElector: of all instances one runs the jobs, until it resigns or is gone. It has the
-// lock for as long as it leads, and campaigns when gocron asks it.
+// An Elector is for gocron.WithDistributedElector: of all instances one runs the jobs, until it
+// resigns or is gone. It has the lock for as long as it leads, and campaigns when gocron asks it.
 type Elector struct {
 	Client *locker.Client[struct{}]
 	Key    string

@@ -35,8 +35,8 @@ func (p plain) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	return lock{g}, nil
 }
 
-// runs counts how often a job runs in so many periods, in schedulers whose clocks differ by ten seconds each. option
-// gives a scheduler what it asks before a run.
+// runs counts how often a job runs in so many periods, in schedulers whose clocks differ by ten
+// seconds each. option gives a scheduler what it asks before a run.
 func runs(t *testing.T, option func(*locker.Client[struct{}]) gocron.SchedulerOption) (n int64) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membackend.New()
@@ -55,8 +55,12 @@ func runs(t *testing.T, option func(*locker.Client[struct{}]) gocron.SchedulerOp
 					t.Error(err)
 				}
 			})
-			_, err = s.NewJob(gocron.DurationJob(period), gocron.NewTask(func() { count.Add(1); time.Sleep(job) }), gocron.WithName("report"),
-				gocron.WithStartAt(gocron.WithStartDateTime(begin.Add(time.Duration(i)*10*time.Second))))
+			_, err = s.NewJob(gocron.DurationJob(period), gocron.NewTask(func() {
+				count.Add(1)
+				time.Sleep(job)
+			}), gocron.WithName("report"),
+				gocron.WithStartAt(gocron.WithStartDateTime(
+					begin.Add(time.Duration(i)*10*time.Second))))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,9 +88,12 @@ func TestLocker(t *testing.T) {
 	if got != periods {
 		t.Errorf("%d runs in %d periods", got, periods)
 	}
-	got = runs(t, func(c *locker.Client[struct{}]) gocron.SchedulerOption { return gocron.WithDistributedLocker(plain{c}) })
+	got = runs(t, func(c *locker.Client[struct{}]) gocron.SchedulerOption {
+		return gocron.WithDistributedLocker(plain{c})
+	})
 	if got != instances*periods {
-		t.Errorf("%d runs with a lock alone, and it should take each instance's: the test shows nothing", got)
+		t.Errorf("%d runs with a lock alone, and it should take each instance's: the test "+
+			"shows nothing", got)
 	}
 }
 

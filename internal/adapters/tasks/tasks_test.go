@@ -25,7 +25,8 @@ const (
 	copies  = 3
 )
 
-// Each order is enqueued several times, and its first run fails; then each has succeeded once, whichever server had its copies.
+// Each order is enqueued several times, and its first run fails; then each has succeeded once,
+// whichever server had its copies.
 func TestOnce(t *testing.T) {
 	srv := testserver.Redis(t)
 	redis := asynq.RedisClientOpt{Addr: srv.Addr()}
@@ -56,7 +57,8 @@ func TestOnce(t *testing.T) {
 	for range copies {
 		for i := range orders {
 			task := asynq.NewTask("charge", []byte(strconv.Itoa(i)))
-			if _, err := client.Enqueue(task, asynq.MaxRetry(100), asynq.Retention(time.Hour)); err != nil {
+			if _, err := client.Enqueue(task, asynq.MaxRetry(100),
+				asynq.Retention(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -77,12 +79,17 @@ func TestOnce(t *testing.T) {
 		}
 		t.Cleanup(func() { c.Close() })
 		mux := asynq.NewServeMux()
-		mux.Use(Once(c, time.Hour, func(task *asynq.Task) string { return task.Type() + "/" + string(task.Payload()) }))
+		mux.Use(Once(c, time.Hour, func(task *asynq.Task) string {
+			return task.Type() + "/" + string(task.Payload())
+		}))
 		mux.HandleFunc("charge", handler)
 		s := asynq.NewServer(redis, asynq.Config{
 			Concurrency: 4, IsFailure: IsFailure, LogLevel: asynq.FatalLevel,
-			RetryDelayFunc:           func(int, error, *asynq.Task) time.Duration { return time.Millisecond },
-			DelayedTaskCheckInterval: 50 * time.Millisecond, TaskCheckInterval: 20 * time.Millisecond,
+			RetryDelayFunc: func(int, error, *asynq.Task) time.Duration {
+				return time.Millisecond
+			},
+			DelayedTaskCheckInterval: 50 * time.Millisecond,
+			TaskCheckInterval:        20 * time.Millisecond,
 		})
 		if err := s.Start(mux); err != nil {
 			t.Fatal(err)

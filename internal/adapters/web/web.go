@@ -8,11 +8,14 @@ import (
 	"github.com/holdfast-go/holdfast/locker/fence"
 )
 
-// OneAtATime serves a request while it holds the lock that key names, such as the order in the path; "" needs none. A request whose
-// lock another has does not wait: it gets 409 Conflict, with Retry-After where there is an estimate, and 503 if the store does not
-// answer. The request's context ends if the lock is lost, and locker.HoldFrom finds the fencing token in it, for what the handler
-// writes to.
-func OneAtATime(c *locker.Client[struct{}], key func(*http.Request) string, next http.Handler) http.Handler {
+// OneAtATime serves a request while it holds the lock that key names, such as the order in the
+// path; "" needs none. A request whose lock another has does not wait: it gets 409 Conflict, with
+// Retry-After where there is an estimate, and 503 if the store does not answer. The request's
+// context ends if the lock is lost, and locker.HoldFrom finds the fencing token in it, for what the
+// handler writes to.
+func OneAtATime(c *locker.Client[struct{}], key func(*http.Request) string,
+	next http.Handler,
+) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := key(r)
 		if name == "" {
@@ -24,7 +27,8 @@ func OneAtATime(c *locker.Client[struct{}], key func(*http.Request) string, next
 			fence.Refuse(w, err)
 			return
 		}
-		defer func() { _ = g.Unlock() }() // the answer is written, and its error would come too late for it
+		// The answer is written, and its error would come too late for it.
+		defer func() { _ = g.Unlock() }()
 		next.ServeHTTP(w, r.WithContext(g.Context()))
 	})
 }

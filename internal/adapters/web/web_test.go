@@ -16,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Two instances serve, and a request that comes while another is served for the same order is refused, with a time to come back at.
+// Two instances serve, and a request that comes while another is served for the same order is
+// refused, with a time to come back at.
 func TestOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membackend.New()
@@ -28,7 +29,9 @@ func TestOneAtATime(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { c.Close() })
-			instances = append(instances, OneAtATime(c, func(r *http.Request) string { return r.FormValue("order") },
+			instances = append(instances, OneAtATime(c, func(r *http.Request) string {
+				return r.FormValue("order")
+			},
 				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					time.Sleep(10 * time.Second)
 					hold, ok := locker.HoldFrom(r.Context())
@@ -37,7 +40,8 @@ func TestOneAtATime(t *testing.T) {
 		}
 		get := func(instance int, order string) *httptest.ResponseRecorder {
 			w := httptest.NewRecorder()
-			instances[instance].ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/?order="+order, http.NoBody))
+			instances[instance].ServeHTTP(w,
+				httptest.NewRequest(http.MethodPost, "/?order="+order, http.NoBody))
 			return w
 		}
 

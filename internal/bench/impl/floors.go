@@ -22,12 +22,18 @@ import (
 //   - floor-hand-off: see handoff.go.
 func init() {
 	register(
-		newFloor("raw", Goredis, "SET NX PX, compare-and-delete by EVALSHA", newRaw, "set", "evalsha"),
-		newFloor("raw", Rueidis, "SET NX PX, compare-and-delete by EVALSHA", newRaw, "set", "evalsha"),
-		newFloor("floor-fenced", Goredis, "SET NX with TIME as token; GET, DEL, PUBLISH", newFenced, "evalsha"),
-		newFloor("floor-fenced", Rueidis, "SET NX with TIME as token; GET, DEL, PUBLISH", newFenced, "evalsha"),
-		newFloor("floor-native", Goredis, "SET IFEQ both ways, token in the value", newNative, "set"),
-		newFloor("floor-native", Rueidis, "SET IFEQ both ways, token in the value", newNative, "set"),
+		newFloor("raw", Goredis, "SET NX PX, compare-and-delete by EVALSHA", newRaw, "set",
+			"evalsha"),
+		newFloor("raw", Rueidis, "SET NX PX, compare-and-delete by EVALSHA", newRaw, "set",
+			"evalsha"),
+		newFloor("floor-fenced", Goredis, "SET NX with TIME as token; GET, DEL, PUBLISH", newFenced,
+			"evalsha"),
+		newFloor("floor-fenced", Rueidis, "SET NX with TIME as token; GET, DEL, PUBLISH", newFenced,
+			"evalsha"),
+		newFloor("floor-native", Goredis, "SET IFEQ both ways, token in the value", newNative,
+			"set"),
+		newFloor("floor-native", Rueidis, "SET IFEQ both ways, token in the value", newNative,
+			"set"),
 		newFloor("floor-hand-off", Goredis, handOffSettings, newHandOff, "evalsha"),
 		newFloor("floor-hand-off", Rueidis, handOffSettings, newHandOff, "evalsha"),
 	)
@@ -132,7 +138,9 @@ func dialRueidis(c rueidis.Client) bare {
 		subscribe: func(ctx context.Context, channel string, f func(string)) error {
 			there := make(chan struct{})
 			ctx = context.WithoutCancel(ctx) // it lasts as long as the process
-			ctx = rueidis.WithOnSubscriptionHook(ctx, func(rueidis.PubSubSubscription) { close(there) })
+			ctx = rueidis.WithOnSubscriptionHook(ctx, func(rueidis.PubSubSubscription) {
+				close(there)
+			})
 			failed := make(chan error, 1)
 			go func() {
 				failed <- c.Receive(ctx, c.B().Subscribe().Channel(channel).Build(),
@@ -148,7 +156,8 @@ func dialRueidis(c rueidis.Client) bare {
 	}
 }
 
-const compareAndDelete = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
+const compareAndDelete = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', ` +
+	`KEYS[1]) end return 0`
 
 var lease = strconv.FormatInt(TTL.Milliseconds(), 10)
 
@@ -168,7 +177,8 @@ func newRaw(_ context.Context, b bare) (Client, error) {
 
 const (
 	fencedAcquire = `local t = redis.call('TIME')
-if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return t[1] * 1000000 + t[2] end return 0`
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return t[1] * 1000000 + t[2] end
+return 0`
 	fencedRelease = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[1]) redis.call('PUBLISH', KEYS[1], '') return 1`
 )

@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-const handOffSettings = "one string is the queue; a release queues the process's next claim and grants to the first"
+const handOffSettings = "one string is the queue; a release queues the process's next claim and " +
+	"grants to the first"
 
 // The queue is one string of claims, idLen bytes each, of which the first holds the key. A claim
 // begins with its client's channel. Tokens are the server's clock, and one more at each hand-off,
@@ -51,7 +52,8 @@ type claim struct {
 
 func newHandOff(ctx context.Context, b bare) (Client, error) {
 	f := &handOff{
-		acquire: b.script(handOffAcquire), release: b.script(handOffRelease), channel: rand.Text()[:channelLen],
+		acquire: b.script(handOffAcquire), release: b.script(handOffRelease),
+		channel: rand.Text()[:channelLen],
 	}
 	return f, b.subscribe(ctx, f.channel, func(message string) {
 		if len(message) > idLen {

@@ -28,7 +28,8 @@ const (
 	Reentrant = "-reentrant"
 	Holder    = "-holder" // renews so rarely that no cell sees it
 
-	// What any name of those ends in that lock several keys at once, for each that they are asked for.
+	// What any name of those ends in that lock several keys at once, for each that they are asked
+	// for.
 	Ten   = "-all10"
 	Fifty = "-all50"
 )
@@ -83,7 +84,8 @@ func holdfast(name, client, scheme string, opts ...locker.Option) Impl {
 	return Impl{
 		Name: name, Role: Ours, Client: client, Settings: settings,
 		Sent: []string{
-			"evalsha", "eval", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "ping", "hello",
+			"evalsha", "eval", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "ping",
+			"hello",
 		},
 		Open: func(ctx context.Context, addr string) (Client, error) {
 			b, err := backend.Open(ctx, address(scheme, addr))
@@ -93,10 +95,13 @@ func holdfast(name, client, scheme string, opts ...locker.Option) Impl {
 			cfg := cfg
 			if strings.HasSuffix(name, Traced) {
 				tracer := sdktrace.NewTracerProvider(sdktrace.WithSyncer(dropped{}))
-				if classes := reflect.ValueOf(&cfg).Elem().FieldByName("Classes"); classes.IsValid() { // older commits have none, see -before
+				// Older commits have none, see -before.
+				if classes := reflect.ValueOf(&cfg).Elem().FieldByName(
+					"Classes"); classes.IsValid() {
 					classes.Set(reflect.ValueOf([]string{"bench*"}))
 				}
-				if cfg.Observer, err = tracing.NewObserver(tracing.Config{Tracer: tracer}); err != nil {
+				if cfg.Observer, err = tracing.NewObserver(
+					tracing.Config{Tracer: tracer}); err != nil {
 					return nil, err
 				}
 			}

@@ -11,7 +11,8 @@ import (
 func init() {
 	register(
 		Impl{
-			Name: "ping", Role: Floor, Settings: "PING on one connection, one after the other", Sent: []string{"ping"},
+			Name: "ping", Role: Floor, Settings: "PING on one connection, one after the other",
+			Sent: []string{"ping"},
 			Open: func(_ context.Context, addr string) (Client, error) {
 				c, err := server.Dial(addr)
 				return lockFunc(func(context.Context, string) (Held, error) {
@@ -21,11 +22,13 @@ func init() {
 			},
 		},
 		Impl{
-			Name: "signal", Role: Floor, Settings: "PUBLISH until another connection has it", Sent: []string{"publish"},
+			Name: "signal", Role: Floor, Settings: "PUBLISH until another connection has it",
+			Sent: []string{"publish"},
 			Open: openSignal,
 		},
 		Impl{
-			Name: "channel", Role: Floor, Settings: "a Go channel of capacity 1, within one process", Sent: []string{"none"},
+			Name: "channel", Role: Floor,
+			Settings: "a Go channel of capacity 1, within one process", Sent: []string{"none"},
 			Open: func(context.Context, string) (Client, error) {
 				turn := make(chan struct{}, 1)
 				turn <- struct{}{}

@@ -19,7 +19,8 @@ import (
 	"go.uber.org/zap"
 )
 
-const redsyncSettings = "a pool a server; default options: expiry 8s, 32 tries 50-250 ms apart, no renewal"
+const redsyncSettings = "a pool a server; default options: expiry 8s, 32 tries 50-250 ms " +
+	"apart, no renewal"
 
 var scripts = []string{"set", "evalsha", "eval"}
 
@@ -30,7 +31,8 @@ func init() {
 		newRedsync("redsync-5", Rueidis),
 		Impl{
 			Name: "rueidislock", Role: Peer, Client: Rueidis, Sent: scripts[1:],
-			Settings: "KeyMajority 1 (one server), KeyValidity 5s, NoLoopTracking", Open: openRueidislock,
+			Settings: "KeyMajority 1 (one server), KeyValidity 5s, NoLoopTracking",
+			Open:     openRueidislock,
 		},
 		Impl{
 			Name: "etcd-concurrency", Role: Peer, Client: Etcd,
@@ -41,11 +43,14 @@ func init() {
 
 func newBsm(name string) Impl {
 	return Impl{
-		Name: name, Role: Peer, Client: Goredis, Module: "github.com/bsm/redislock", Sent: scripts[1:],
-		Settings: "TTL 8s, LinearBackoff(100ms) as in its README, without the limit of 3 tries; no renewal",
+		Name: name, Role: Peer, Client: Goredis, Module: "github.com/bsm/redislock",
+		Sent: scripts[1:],
+		Settings: "TTL 8s, LinearBackoff(100ms) as in its README, without the limit of 3 " +
+			"tries; no renewal",
 		Open: func(_ context.Context, addr string) (Client, error) {
 			l := redislock.New(redis.NewClient(&redis.Options{Addr: addr}))
-			retry := &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)}
+			retry := &redislock.Options{RetryStrategy: redislock.LinearBackoff(
+				100 * time.Millisecond)}
 			return lockFunc(func(ctx context.Context, key string) (Held, error) {
 				keys := several(name, key)
 				if keys == nil {
@@ -63,13 +68,15 @@ func newBsm(name string) Impl {
 
 func newRedsync(name, client string) Impl {
 	return Impl{
-		Name: name + "+" + client, Role: Peer, Client: client, Module: "github.com/go-redsync/redsync/v4",
+		Name: name + "+" + client, Role: Peer, Client: client,
+		Module:   "github.com/go-redsync/redsync/v4",
 		Settings: redsyncSettings, Sent: scripts,
 		Open: func(_ context.Context, addrs string) (Client, error) {
 			var nodes []pools.Pool
 			for addr := range strings.SplitSeq(addrs, ",") {
 				if client == Goredis {
-					nodes = append(nodes, goredis.NewPool(redis.NewClient(&redis.Options{Addr: addr})))
+					nodes = append(nodes, goredis.NewPool(
+						redis.NewClient(&redis.Options{Addr: addr})))
 					continue
 				}
 				c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
@@ -95,7 +102,8 @@ func newRedsync(name, client string) Impl {
 
 func openRueidislock(_ context.Context, addr string) (Client, error) {
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}}, KeyMajority: 1, NoLoopTracking: true,
+		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}}, KeyMajority: 1,
+		NoLoopTracking: true,
 	})
 	return lockFunc(func(ctx context.Context, key string) (Held, error) {
 		_, cancel, err := l.WithContext(ctx, key)

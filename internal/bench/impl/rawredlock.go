@@ -12,7 +12,8 @@ import (
 func init() {
 	register(Impl{
 		Name: "raw-redlock", Role: Floor, Client: Rueidis, Sent: scripts[:2], Open: openRawRedlock,
-		Settings: "no library: SET NX PX and compare-and-delete; a FIFO a node, sent in batches; on at the majority",
+		Settings: "no library: SET NX PX and compare-and-delete; a FIFO a node, sent in batches; " +
+			"on at the majority",
 	})
 }
 
@@ -48,7 +49,8 @@ func openRawRedlock(ctx context.Context, addrs string) (Client, error) {
 		n := &rawNode{c, make(chan rawCommand, rawQueue)}
 		r.nodes = append(r.nodes, n)
 		go n.send()
-		if r.cad, err = c.Do(ctx, c.B().ScriptLoad().Script(compareAndDelete).Build()).ToString(); err != nil {
+		if r.cad, err = c.Do(ctx,
+			c.B().ScriptLoad().Script(compareAndDelete).Build()).ToString(); err != nil {
 			return nil, err
 		}
 	}

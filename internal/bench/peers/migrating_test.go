@@ -16,8 +16,9 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// What docs/migrating.md shows of other libraries and of holdfast beside them stands here, so that it is compiled against them;
-// internal/repo compares the page with it. Those of other libraries are not run.
+// What docs/migrating.md shows of other libraries and of holdfast beside them stands here, so that
+// it is compiled against them; internal/repo compares the page with it. Those of other libraries
+// are not run.
 var _ = []any{redsyncs, redislocks, rueidislocks, concurrencies}
 
 func work(context.Context) error { return nil }
@@ -95,7 +96,8 @@ func TestMigrated(t *testing.T) {
 	}
 }
 
-// The deploy in between: of three releases, each excludes the one before, if the second takes both locks.
+// The deploy in between: of three releases, each excludes the one before, if the second takes both
+// locks.
 func TestBothLocks(t *testing.T) {
 	ctx, old, fresh := t.Context(), membackend.New(), membackend.New()
 	defer old.Close()
@@ -110,7 +112,8 @@ func TestBothLocks(t *testing.T) {
 	ran := false
 	work := func(context.Context) error {
 		ran = true
-		for _, l := range []*locker.Client[struct{}]{was, now} { // of the release before, and of the one after
+		// Of the release before, and of the one after.
+		for _, l := range []*locker.Client[struct{}]{was, now} {
 			if _, err := l.TryLock(t.Context(), "order-7"); !errors.Is(err, locker.ErrNotAcquired) {
 				t.Errorf("TryLock = %v", err)
 			}

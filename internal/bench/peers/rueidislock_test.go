@@ -18,7 +18,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testserver.StopAfter(m).Run()) }
 
-func newLocker(t testing.TB, addr string, change func(*rueidislock.LockerOption)) rueidislock.Locker {
+func newLocker(t testing.TB, addr string,
+	change func(*rueidislock.LockerOption),
+) rueidislock.Locker {
 	t.Helper()
 	o := rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true},
@@ -40,8 +42,8 @@ func quick(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// The key is free all the time and the server answers fast again after a second. Its own clean-up of the attempts that took
-// too long wakes nobody, so it waits for ever.
+// The key is free all the time and the server answers fast again after a second. Its own clean-up
+// of the attempts that took too long wakes nobody, so it waits for ever.
 func TestLostWakeUpWithSlowReplies(t *testing.T) {
 	p := testserver.NewProxy(t, testserver.SharedRedis(t).Addr())
 	l := newLocker(t, p.Addr(), nil)
@@ -76,7 +78,8 @@ func TestDoubleGrantUnderClockSkew(t *testing.T) {
 	})
 }
 
-// A key that is named like the prefix is read through the locker's client, and written by somebody: the process ends.
+// A key that is named like the prefix is read through the locker's client, and written by somebody:
+// the process ends.
 func TestPanicOnPrefixNamedKey(t *testing.T) {
 	const env = "HOLDFAST_PANIC_AT"
 	srv := testserver.SharedRedis(t)
@@ -84,15 +87,20 @@ func TestPanicOnPrefixNamedKey(t *testing.T) {
 		l := newLocker(t, addr, nil)
 		defer l.Close()
 		c := l.Client()
-		if err := c.Do(t.Context(), c.B().Get().Key("rueidislock").Build()).Error(); err != nil && !rueidis.IsRedisNil(err) {
+		if err := c.Do(t.Context(), c.B().Get().Key("rueidislock").Build()).Error(); err != nil &&
+			!rueidis.IsRedisNil(err) {
 			t.Fatal(err)
 		}
-		other, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true})
+		other, err := rueidis.NewClient(rueidis.ClientOption{
+			InitAddress:       []string{addr},
+			ForceSingleClient: true,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer other.Close()
-		if err := other.Do(t.Context(), other.B().Set().Key("rueidislock").Value("1").Build()).Error(); err != nil {
+		if err := other.Do(t.Context(),
+			other.B().Set().Key("rueidislock").Value("1").Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second) // the process ends, or the defect is gone
@@ -111,10 +119,11 @@ func TestLateLossAfterPartition(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	p := testserver.NewProxy(t, srv.Addr())
 	short := func(o *rueidislock.LockerOption) { o.KeyValidity = 2 * time.Second }
-	holder, other := newLocker(t, p.Addr(), short), newLocker(t, srv.Addr(), func(o *rueidislock.LockerOption) {
-		short(o)
-		o.NoLoopTracking = false
-	})
+	holder, other := newLocker(t, p.Addr(), short), newLocker(t, srv.Addr(),
+		func(o *rueidislock.LockerOption) {
+			short(o)
+			o.NoLoopTracking = false
+		})
 	defer holder.Close()
 	defer other.Close()
 	late := 0
@@ -140,18 +149,23 @@ func TestLateLossAfterPartition(t *testing.T) {
 	}
 }
 
-// The reply to an acquisition is lost. It is reported as held by others, and the key stays for its whole validity.
+// The reply to an acquisition is lost. It is reported as held by others, and the key stays for its
+// whole validity.
 func TestLeakAfterLostReply(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	p := testserver.NewProxy(t, srv.Addr())
 	l := newLocker(t, p.Addr(), nil)
 	defer l.Close()
-	if _, cancel, err := l.TryWithContext(t.Context(), "lost-warm"); err != nil { // loads the scripts
+	// Loads the scripts.
+	if _, cancel, err := l.TryWithContext(t.Context(), "lost-warm"); err != nil {
 		t.Fatal(err)
 	} else {
 		cancel()
 	}
-	p.Set(testserver.Fault{Mode: testserver.ExecuteThenCut, Match: testserver.Containing("lost-reply"), Next: 1})
+	p.Set(testserver.Fault{
+		Mode:  testserver.ExecuteThenCut,
+		Match: testserver.Containing("lost-reply"), Next: 1,
+	})
 	_, cancel, err := l.TryWithContext(quick(t, 2*time.Second), "lost-reply")
 	if err == nil {
 		cancel()

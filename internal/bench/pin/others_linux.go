@@ -24,7 +24,8 @@ func Busy() time.Duration {
 		if len(f) < 9 || f[0] != "cpu0" && f[0] != "cpu1" {
 			continue
 		}
-		for _, i := range []int{1, 2, 3, 6, 7, 8} { // user nice system irq softirq steal; not idle and iowait
+		// user nice system irq softirq steal; not idle and iowait.
+		for _, i := range []int{1, 2, 3, 6, 7, 8} {
 			n, _ := strconv.Atoi(f[i])
 			busy += time.Duration(n) * tick
 		}

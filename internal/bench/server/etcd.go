@@ -42,7 +42,8 @@ func StartEtcd() (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.cmd = exec.CommandContext(context.Background(), path, "--data-dir", filepath.Join(dir, "data"), "--log-level", "error", "--unsafe-no-fsync",
+	s.cmd = exec.CommandContext(context.Background(), path, "--data-dir",
+		filepath.Join(dir, "data"), "--log-level", "error", "--unsafe-no-fsync",
 		"--listen-client-urls", "http://"+s.Addr, "--advertise-client-urls", "http://"+s.Addr,
 		"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer,
 		"--initial-cluster", "default=http://"+peer)

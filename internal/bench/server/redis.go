@@ -47,7 +47,8 @@ func (s *Redis) start() error {
 		return err
 	}
 	_, port, _ := net.SplitHostPort(s.Addr)
-	s.cmd = exec.CommandContext(context.Background(), s.path, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no",
+	s.cmd = exec.CommandContext(context.Background(), s.path, "--bind", "127.0.0.1", "--port", port,
+		"--save", "", "--appendonly", "no",
 		"--dir", s.dir, "--maxclients", "10000", "--logfile", "")
 	s.cmd.SysProcAttr = DieWithParent
 	if err := s.cmd.Start(); err != nil {

@@ -75,12 +75,14 @@ func TestSpreadCovers(t *testing.T) {
 			}
 		}
 		if share := float64(within) / draws; share < Confidence-0.015 {
-			t.Errorf("the interval of %d rounds holds the median in %.3f, want %.3f", n, share, Confidence)
+			t.Errorf("the interval of %d rounds holds the median in %.3f, want %.3f", n, share,
+				Confidence)
 		}
 	}
 }
 
-// TestBuckets walks the edges of every bucket: each value lies in a bucket whose top is not below it, nor 1/sub above.
+// TestBuckets walks the edges of every bucket: each value lies in a bucket whose top is not below
+// it, nor 1/sub above.
 func TestBuckets(t *testing.T) {
 	for shift := range 62 {
 		for _, near := range []int64{-1, 0, 1} {
@@ -143,7 +145,8 @@ func TestMerge(t *testing.T) {
 	sum.Merge(b.Snapshot())
 	for _, q := range []float64{0.1, 0.5, 0.99, 1} {
 		if sum.Quantile(q) != all.Quantile(q) {
-			t.Errorf("quantile %v of the parts is %v, of the whole %v", q, sum.Quantile(q), all.Quantile(q))
+			t.Errorf("quantile %v of the parts is %v, of the whole %v", q, sum.Quantile(q),
+				all.Quantile(q))
 		}
 	}
 }

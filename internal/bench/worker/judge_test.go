@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestJudge checks that the judge would see a wrong lock, also in another process' mapping of the same file.
+// TestJudge checks that the judge would see a wrong lock, also in another process' mapping of the
+// same file.
 func TestJudge(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "judge")
 	a, unmapA, err := judges(file, 2)
@@ -21,7 +22,8 @@ func TestJudge(t *testing.T) {
 	expect := func(violations, disorder int64) {
 		t.Helper()
 		if v, d := faults(b); v != violations || d != disorder {
-			t.Errorf("%v violations and %v tokens in disorder, want %v and %v", v, d, violations, disorder)
+			t.Errorf("%v violations and %v tokens in disorder, want %v and %v", v, d, violations,
+				disorder)
 		}
 	}
 	a[0].enter(1, 10)

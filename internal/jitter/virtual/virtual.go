@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Draw is what the code under test draws, see jitter.Use. It follows from who draws and from the moment, which
-// follows from the seed.
+// Draw is what the code under test draws, see jitter.Use. It follows from who draws and from the
+// moment, which follows from the seed.
 func Draw() float64 {
 	return rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), callers())).Float64()
 }

@@ -20,15 +20,21 @@ func BenchmarkUncontendedPair(b *testing.B) {
 		names[i], sources[i] = s.SHA1(), s.Source()
 		srv.MustDo("SCRIPT", "LOAD", sources[i])
 	}
-	c := backend.Claim{Key: "bench", TTL: 30e9, NoneInFlight: true, Meta: backend.Meta{Service: "shop", Host: "host-1", PID: 4711}}
+	c := backend.Claim{
+		Key: "bench", TTL: 30e9, NoneInFlight: true,
+		Meta: backend.Meta{Service: "shop", Host: "host-1", PID: 4711},
+	}
 	srv.MustDo("CONFIG", "RESETSTAT")
 	for i := range b.N {
 		c.Owner = "0123456789abcdefghijkl." + strconv.Itoa(i)
-		srv.MustDo(append([]string{"EVALSHA", names[0], "1", l.Key(c.Key)}, l.Acquire(c).Args...)...)
-		srv.MustDo(append([]string{"EVALSHA", names[1], "1", l.Key(c.Key)}, l.Release(c).Args...)...)
+		srv.MustDo(append([]string{"EVALSHA", names[0], "1", l.Key(c.Key)},
+			l.Acquire(c).Args...)...)
+		srv.MustDo(append([]string{"EVALSHA", names[1], "1", l.Key(c.Key)},
+			l.Release(c).Args...)...)
 	}
 	b.StopTimer()
-	found := regexp.MustCompile(`cmdstat_evalsha:calls=\d+,usec=(\d+)`).FindStringSubmatch(srv.MustDo("INFO", "commandstats"))
+	found := regexp.MustCompile(`cmdstat_evalsha:calls=\d+,usec=(\d+)`).FindStringSubmatch(
+		srv.MustDo("INFO", "commandstats"))
 	var us float64
 	if len(found) == 2 {
 		_, _ = fmt.Sscan(found[1], &us)

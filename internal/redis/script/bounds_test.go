@@ -21,11 +21,15 @@ func TestNoScriptCountsOutAGap(t *testing.T) {
 	}
 	held := func(r rig, group string, fields ...string) {
 		ends := fmt.Sprint(r.now() + 60_000)
-		r.set(append([]string{"v", "h2", "f", "7", "g", fmt.Sprintf(group, ends), "k:1", ends + " 7 me hold {}", "h:hold", "1"}, fields...)...)
+		r.set(append([]string{
+			"v", "h2", "f", "7", "g", fmt.Sprintf(group, ends), "k:1",
+			ends + " 7 me hold {}", "h:hold", "1",
+		}, fields...)...)
 	}
 	t.Run("gaps", func(t *testing.T) {
 		r := newRig(t)
-		held(r, fmt.Sprintf("r 0 1 %%s 0 0 0 1 %d 2 0", far), "q:5", place(r, "a"), "w:a", "5", fmt.Sprint("q:", far), place(r, "b"), "w:b", fmt.Sprint(far))
+		held(r, fmt.Sprintf("r 0 1 %%s 0 0 0 1 %d 2 0", far), "q:5", place(r, "a"), "w:a", "5",
+			fmt.Sprint("q:", far), place(r, "b"), "w:b", fmt.Sprint(far))
 		var waiters []string
 		for _, w := range r.state().Waiters {
 			waiters = append(waiters, w.Owner)
@@ -43,7 +47,10 @@ func TestNoScriptCountsOutAGap(t *testing.T) {
 		if _, err := r.inspect(); !errors.Is(err, backend.ErrForeign) {
 			t.Errorf("Inspect: %v, want ErrForeign", err)
 		}
-		c := backend.Claim{Key: r.key, Owner: "me", Hold: "hold", Reentrant: true, TTL: minute, MinToken: 1000}
+		c := backend.Claim{
+			Key: r.key, Owner: "me", Hold: "hold", Reentrant: true, TTL: minute,
+			MinToken: 1000,
+		}
 		for name, reply := range map[string]any{
 			"renew": r.send(r.l.Renew(c)), "release": r.send(r.l.Release(c)),
 		} {

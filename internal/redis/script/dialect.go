@@ -13,7 +13,10 @@ import (
 // long as the lease lasts. prefix may be empty. Plain exclusive claims only.
 func Dialect(prefix string, retention, inFlight time.Duration) (Layout, error) {
 	if strings.ContainsFunc(prefix, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-		return Layout{}, &backend.InvalidError{Field: "prefix", Value: prefix, Reason: "has control characters"}
+		return Layout{}, &backend.InvalidError{
+			Field: "prefix", Value: prefix,
+			Reason: "has control characters",
+		}
 	}
 	l, err := NewLayout("dialect:", retention, inFlight)
 	if err == nil && len(prefix) > backend.MaxKey {
@@ -23,8 +26,8 @@ func Dialect(prefix string, retention, inFlight time.Duration) (Layout, error) {
 	return Layout{l.names, &dialect{l.names}}, err
 }
 
-// dialect is the layout of other libraries. One script has all verbs, and is told which by its first
-// argument.
+// dialect is the layout of other libraries. One script has all verbs, and is told which by its
+// first argument.
 type dialect struct{ names }
 
 func (l Layout) isDialect() bool {
@@ -37,13 +40,16 @@ func (*dialect) named(n names) kind { return &dialect{n} }
 func (d *dialect) Key(key string) string { return d.prefix + key }
 
 func (d *dialect) Acquire(c backend.Claim) Request {
-	id, keep, ahead := inName.escape(c.ID()), d.Keep(c), strconv.FormatInt(roundUp(c.TTL).Microseconds()/4, 10)
+	id, keep, ahead := inName.escape(c.ID()), d.Keep(c),
+		strconv.FormatInt(roundUp(c.TTL).Microseconds()/4, 10)
 	tail := tailOf(millis(keep), id, max(c.Reserve, 1), &c.Meta)
-	return d.request(c.Key, "acquire", id, millis(c.TTL+keep+time.Millisecond), tail, strconv.FormatUint(c.MinToken, 10), ahead)
+	return d.request(c.Key, "acquire", id, millis(c.TTL+keep+time.Millisecond), tail,
+		strconv.FormatUint(c.MinToken, 10), ahead)
 }
 
 func (d *dialect) Renew(c backend.Claim) Request {
-	return d.request(c.Key, "renew", inName.escape(c.ID()), millis(c.TTL), millis(d.Keep(c)), strconv.FormatUint(c.MinToken, 10))
+	return d.request(c.Key, "renew", inName.escape(c.ID()), millis(c.TTL), millis(d.Keep(c)),
+		strconv.FormatUint(c.MinToken, 10))
 }
 
 func (d *dialect) Release(c backend.Claim) Request {
@@ -95,8 +101,11 @@ func (l Layout) CheckKey(key string, cluster bool) error {
 		return &backend.InvalidError{Field: "key", Value: key, Reason: "ends in " + sideSuffix +
 			", which the string dialect keeps for what it stores beside a lock"}
 	case cluster && strings.Contains(k, "}") && !tagged(k):
-		return &backend.InvalidError{Field: "key", Value: key, Reason: "has a closing brace that ends no {hash tag}, " +
-			"which the string dialect cannot have in a cluster"}
+		return &backend.InvalidError{
+			Field: "key", Value: key,
+			Reason: "has a closing brace that ends no {hash tag}, " +
+				"which the string dialect cannot have in a cluster",
+		}
 	}
 	return nil
 }

@@ -24,20 +24,22 @@
 //
 //	v  "h2", the version of this layout; a HASH without it is not ours
 //	f  the last fencing token granted: max(f+1, server time in µs)
-//	z  tombstones, "until id;" up to 32 times: claims that were released while an attempt of them may
-//	   be in flight
+//	z  tombstones, "until id;" up to 32 times: claims that were released while an attempt of them
+//	   may be in flight
 //
 //	o  owner of one exclusive hold, escaped; absent while there is none
 //	x  when its lease ends, ms since 1970 by the server's clock; it is over when x <= now
 //	m  its Meta
 //	b  how many tokens it has, those up to f
 //
-//	g       the group: counters of several who hold together (readers, permits, holds of a re-entrant
-//	        owner) and of those who wait, see lib/group.lua; absent while there are neither
-//	k:<n>   the n-th of those who hold, without gaps: end of its lease, token, owner, id, Meta; behind
-//	        the token its weight, where that is above 1
+//	g       the group: counters of several who hold together (readers, permits, holds of a
+//	        re-entrant owner) and of those who wait, see lib/group.lua; absent while there are
+//	        neither
+//	k:<n>   the n-th of those who hold, without gaps: end of its lease, token, owner, id, Meta;
+//	        behind the token its weight, where that is above 1
 //	h:<id>  its n
-//	q:<n>   a place in the queue, in the order of n: its end, whom to tell, what it asks for, id, Meta
+//	q:<n>   a place in the queue, in the order of n: its end, whom to tell, what it asks for, id,
+//	        Meta
 //	w:<id>  its n
 //
 // So whatever one claim does is a fixed number of fields, however many hold or wait. Passing over
@@ -55,10 +57,10 @@
 //
 // A verb begins with its short ways, for what is most often so, before the libraries of the long
 // way: they cost a few commands and no more. Only lib/short.lua knows how the STRING is written,
-// and for clients short.go; a test holds the two to the same. The long way knows all cases. It loads the lock,
-// changes it in memory, and writes once, at its end. Both ways answer alike. inspect.lua reads
-// several locks at once and changes nothing, so it tells what is stored, and [Layout.DecodeInspect]
-// makes sense of it: the client has the time.
+// and for clients short.go; a test holds the two to the same. The long way knows all cases. It
+// loads the lock, changes it in memory, and writes once, at its end. Both ways answer alike.
+// inspect.lua reads several locks at once and changes nothing, so it tells what is stored, and
+// [Layout.DecodeInspect] makes sense of it: the client has the time.
 //
 // # Why it is safe
 //

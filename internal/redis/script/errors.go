@@ -48,19 +48,22 @@ var uncoded = []struct {
 }{
 	{"max number of clients", backend.ErrNotServing},
 	{"The user executing the script", ErrNotPermitted}, // before Redis 7.2
-	{"ACL failure in script", ErrNotPermitted},         // since then; outside of scripts it is NOPERM
-	{"invalid password", backend.ErrDenied},            // before Redis 6
+	// since then; outside of scripts it is NOPERM
+	{"ACL failure in script", ErrNotPermitted},
+	{"invalid password", backend.ErrDenied}, // before Redis 6
 	{"DB index is out of range", errors.ErrUnsupported},
 	{"This instance has cluster support disabled", errors.ErrUnsupported},
 	{"unknown command", errors.ErrUnsupported},
-	{"syntax error", errors.ErrUnsupported},                      // an option that the server does not know
+	// an option that the server does not know
+	{"syntax error", errors.ErrUnsupported},
 	{"Unknown Redis command called from", errors.ErrUnsupported}, // in a script, if it was renamed
 	{"Unknown command called from", errors.ErrUnsupported},       // the same since Redis 7.2
 }
 
 // inScript is what Redis 6 puts before an error of a command that a script called.
 var inScript = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(Error running script \(call to f_[0-9a-f]*\): )?(@user_script: ?[0-9]+: )+`)
+	return regexp.MustCompile(
+		`^(Error running script \(call to f_[0-9a-f]*\): )?(@user_script: ?[0-9]+: )+`)
 })
 
 // ErrorCode returns an error reply without what server and client library put around it, and its
@@ -69,7 +72,8 @@ func ErrorCode(text string) (code, message string) {
 	for _, before := range []string{"ERR ", "EXECABORT Transaction discarded because of: "} {
 		text = strings.TrimPrefix(text, before)
 	}
-	text = strings.TrimPrefix(text[len(inScript().FindString(text)):], "-") // Redis 6 doubles the '-' of an error from a script
+	// Redis 6 doubles the '-' of an error from a script.
+	text = strings.TrimPrefix(text[len(inScript().FindString(text)):], "-")
 	code, _, _ = strings.Cut(text, " ")
 	return code, text
 }
@@ -118,7 +122,8 @@ func CheckMemory(info string) error {
 	case !hasPolicy || !hasLimit:
 		return fmt.Errorf("%w: the server does not tell its maxmemory-policy", backend.ErrUnsafe)
 	}
-	return fmt.Errorf("%w: maxmemory-policy is %s, which may evict a lock that is held; set noeviction", backend.ErrUnsafe, policy)
+	return fmt.Errorf("%w: maxmemory-policy is %s, which may evict a lock that is held; "+
+		"set noeviction", backend.ErrUnsafe, policy)
 }
 
 // InfoField returns a field of a reply to INFO.

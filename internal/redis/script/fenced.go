@@ -21,7 +21,8 @@ func (l Layout) Fenced(key string, token uint64, source string, keys, args []str
 	of := l.FencedKeys(key)
 	first := strconv.Itoa(len(of) + 1) // of the keys of source
 	return Request{
-		Fenced(source), append(of, keys...), append([]string{strconv.FormatUint(token, 10), first}, args...),
+		Fenced(source), append(of, keys...), append([]string{strconv.FormatUint(token, 10), first},
+			args...),
 	}
 }
 
@@ -34,8 +35,8 @@ func (l Layout) FencedKeys(key string) []string {
 	return []string{k, l.fenceKey(k)}
 }
 
-// fenceKey is that of the mark of fenced.lua, in the slot of the lock whose key is k. No lock has it,
-// as it does not end in a brace, and in the string dialect as it ends as side keys do.
+// fenceKey is that of the mark of fenced.lua, in the slot of the lock whose key is k. No lock has
+// it, as it does not end in a brace, and in the string dialect as it ends as side keys do.
 func (l Layout) fenceKey(k string) string {
 	switch {
 	case !l.isDialect():
@@ -58,9 +59,11 @@ func DecodeFenced(reply any, token uint64) (any, error) {
 		return r[1], nil
 	case code == codeLost && len(r) == 2:
 		if mark, ok := r[1].(int64); ok && uint64(mark) > token {
-			return nil, fmt.Errorf("%w: a later hold was here, with token %d", backend.ErrLost, mark)
+			return nil, fmt.Errorf("%w: a later hold was here, with token %d", backend.ErrLost,
+				mark)
 		}
-		return nil, fmt.Errorf("%w: the hold with token %d was released, or another holds", backend.ErrLost, token)
+		return nil, fmt.Errorf("%w: the hold with token %d was released, or another holds",
+			backend.ErrLost, token)
 	}
 	return nil, no(r, code, reply)
 }

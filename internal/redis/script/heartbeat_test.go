@@ -101,7 +101,8 @@ func TestHeartbeatKeepsPlaces(t *testing.T) {
 		}
 	}
 	r.ended("w:c")
-	r.beats("after a place lapsed", []bool{true, true, false, true}, queued("a"), queued("b"), queued("c"), queued("d"))
+	r.beats("after a place lapsed", []bool{true, true, false, true}, queued("a"), queued("b"),
+		queued("c"), queued("d"))
 	if s := r.state(); len(s.Waiters) != 3 {
 		t.Errorf("%+v in the queue, want a, b, d", s.Waiters)
 	}
@@ -135,7 +136,8 @@ func TestHeartbeatRevivesNothing(t *testing.T) {
 	}
 	r.ended("w:lapsed")
 	r.ended("x")
-	r.beats("a place that lapsed behind one that is let in", []bool{false, true}, queued("lapsed"), queued("last"))
+	r.beats("a place that lapsed behind one that is let in", []bool{false, true}, queued("lapsed"),
+		queued("last"))
 	_ = r.drop(queued("next"))
 	r = newRig(t)
 	r.granted(plainClaim("holder"))
@@ -161,9 +163,11 @@ func TestHeartbeatLetsIn(t *testing.T) {
 	told := r.subscribed(r.l.For("me").ClientChannel())
 	r.ended("x")
 	r.ended("w:dead")
-	r.beats("after lease and place ran out", []bool{true, false, false}, queued("b"), queued("a"), dead)
+	r.beats("after lease and place ran out", []bool{true, false, false}, queued("b"), queued("a"),
+		dead)
 	topic, w, ok := DecodeHanded(told())
-	if want := r.l.Topic(backend.Claim{Key: r.key, Owner: "a"}); !ok || topic != want || !w.Granted {
+	if want := r.l.Topic(backend.Claim{Key: r.key, Owner: "a"}); !ok || topic != want ||
+		!w.Granted {
 		t.Errorf("told %q, %+v, want the grant of a", topic, w)
 	}
 	if g := r.granted(queued("a")); g.Token != w.Grant.Token {
@@ -211,7 +215,10 @@ func TestHeartbeatInEveryMode(t *testing.T) {
 		r.beats(name, []bool{true, true, true}, kind("a"), kind("b"), kind("c"))
 		r.ended("x")
 		want := map[string][]bool{
-			"readers": {false, false, false}, "permits": {false, false, true}, "re-entrant": {false, true, true},
+			"readers": {false, false, false}, "permits": {false, false, true}, "re-entrant": {
+				false,
+				true, true,
+			},
 		}[name]
 		r.beats(name+" after the lease ran out", want, kind("a"), kind("b"), kind("c"))
 		if s := r.state(); len(s.Waiters) != count(want) {
@@ -258,8 +265,10 @@ func TestDecodeHeartbeat(t *testing.T) {
 	ok := []any{int64(1), "2 0 1", int64(70), int64(500), "", "", int64(0), int64(0), ""}
 	got, err := DecodeHeartbeat(ok, 3, 1)
 	var held *backend.HeldError
-	if err != nil || len(got) != 2 || got[1] != nil || !errors.As(got[0][0], &held) || held.RetryAfter != 0 ||
-		!errors.Is(got[0][1], backend.ErrLost) || !errors.As(got[0][2], &held) || held.Token != 70 || held.RetryAfter != 500*time.Millisecond {
+	if err != nil || len(got) != 2 || got[1] != nil || !errors.As(got[0][0], &held) ||
+		held.RetryAfter != 0 ||
+		!errors.Is(got[0][1], backend.ErrLost) || !errors.As(got[0][2], &held) ||
+		held.Token != 70 || held.RetryAfter != 500*time.Millisecond {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, bad := range []any{
@@ -278,7 +287,8 @@ func TestDecodeHeartbeat(t *testing.T) {
 		[]any{int64(2), "1 0 2", int64(1), int64(1), ""},
 		"101",
 	} {
-		if got, err := DecodeHeartbeat(bad, 3); err == nil || backend.AnswerOf(err) != backend.Unknown {
+		if got, err := DecodeHeartbeat(bad, 3); err == nil ||
+			backend.AnswerOf(err) != backend.Unknown {
 			t.Errorf("%v is read as %v, %v", bad, got, err)
 		}
 	}

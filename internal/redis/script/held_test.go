@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// Who is refused is told when to ask again: at the end of the lease that ends first, by what it is now, and
-// where it does not wait in the queue, not after the place of the first in the queue has lapsed. Those
-// behind the first need not ask.
+// Who is refused is told when to ask again: at the end of the lease that ends first, by what it is
+// now, and where it does not wait in the queue, not after the place of the first in the queue has
+// lapsed. Those behind the first need not ask.
 //
 // covers: W9, B15
 func TestWhenToAskAgain(t *testing.T) {
@@ -44,12 +44,16 @@ func TestWhenToAskAgain(t *testing.T) {
 		want   time.Duration // a millisecond more at most, and it may have become less
 		holder string        // whose lease it is
 	}{
-		"one that holds": {is: func(r rig) { holds(r, plainClaim("h"), minute) }, asks: plainClaim("a"), want: minute, holder: "h"},
+		"one that holds": {is: func(r rig) {
+			holds(r, plainClaim("h"), minute)
+		}, asks: plainClaim("a"), want: minute, holder: "h"},
 		"one that was renewed": {is: func(r rig) {
 			holds(r, plainClaim("h"), minute)
 			renewed(r, plainClaim("h"), hour)
 		}, asks: plainClaim("a"), want: hour, holder: "h"},
-		"a reader's claim": {is: func(r rig) { holds(r, plainClaim("h"), minute) }, asks: reader("a"), at: 1, want: minute, holder: "h"},
+		"a reader's claim": {is: func(r rig) {
+			holds(r, plainClaim("h"), minute)
+		}, asks: reader("a"), at: 1, want: minute, holder: "h"},
 		"readers, of whom the second ends first": {is: func(r rig) {
 			holds(r, reader("r1"), hour)
 			holds(r, reader("r2"), minute)
@@ -80,11 +84,15 @@ func TestWhenToAskAgain(t *testing.T) {
 			holds(r, plainClaim("h"), hour)
 			waits(r, "a", minute)
 		}, asks: plainClaim("b"), want: minute, holder: "h"},
-		"the dialect": {l: dialect, is: func(r rig) { holds(r, plainClaim("h"), minute) }, asks: plainClaim("a"), want: minute, holder: "h"},
+		"the dialect": {l: dialect, is: func(r rig) {
+			holds(r, plainClaim("h"), minute)
+		}, asks: plainClaim("a"), want: minute, holder: "h"},
 		"another library": {l: dialect, is: func(r rig) {
 			r.srv.MustDo("SET", r.key, "theirs", "PX", fmt.Sprint(minute.Milliseconds()))
 		}, asks: plainClaim("a"), want: minute},
-		"another library without an end": {l: dialect, is: func(r rig) { r.srv.MustDo("SET", r.key, "theirs") }, asks: plainClaim("a")},
+		"another library without an end": {l: dialect, is: func(r rig) {
+			r.srv.MustDo("SET", r.key, "theirs")
+		}, asks: plainClaim("a")},
 	} {
 		r := newRig(t)
 		if test.l != (Layout{}) {
@@ -92,14 +100,16 @@ func TestWhenToAskAgain(t *testing.T) {
 		}
 		test.is(r)
 		got := r.refused(test.asks, test.at)
-		if got.RetryAfter > test.want+time.Millisecond || got.RetryAfter < test.want/2 || got.Holder.Service != test.holder {
-			t.Errorf("%s: ask again in %v, held by %q, want %v by %q", name, got.RetryAfter, got.Holder.Service, test.want, test.holder)
+		if got.RetryAfter > test.want+time.Millisecond || got.RetryAfter < test.want/2 ||
+			got.Holder.Service != test.holder {
+			t.Errorf("%s: ask again in %v, held by %q, want %v by %q", name, got.RetryAfter,
+				got.Holder.Service, test.want, test.holder)
 		}
 	}
 }
 
-// A heartbeat tells the first in the queue when the lease that blocks it ends, and nobody else: also one of
-// which a script lets others in, and one that is not done with them.
+// A heartbeat tells the first in the queue when the lease that blocks it ends, and nobody else:
+// also one of which a script lets others in, and one that is not done with them.
 //
 // covers: W4, W9
 func TestHeartbeatSaysWhenToAsk(t *testing.T) {
@@ -112,8 +122,12 @@ func TestHeartbeatSaysWhenToAsk(t *testing.T) {
 		who  []string
 		want []time.Duration // a millisecond more at most, and it may have become less
 	}{
-		"behind one that holds": {is: func(r rig) { held(r, 5, 3) }, who: []string{"w1", "w3"}, want: []time.Duration{minute, 0}},
-		"not the first":         {is: func(r rig) { held(r, 5, 3) }, who: []string{"w2", "w3"}, want: []time.Duration{0, 0}},
+		"behind one that holds": {is: func(r rig) {
+			held(r, 5, 3)
+		}, who: []string{"w1", "w3"}, want: []time.Duration{minute, 0}},
+		"not the first": {is: func(r rig) {
+			held(r, 5, 3)
+		}, who: []string{"w2", "w3"}, want: []time.Duration{0, 0}},
 		"behind readers": {is: func(r rig) {
 			lease(r, reader("r1"), 2*minute)
 			lease(r, reader("r2"), minute)
@@ -149,15 +163,17 @@ func TestHeartbeatSaysWhenToAsk(t *testing.T) {
 		}
 		for i, answer := range answers[0] {
 			var told *backend.HeldError
-			if !errors.As(answer, &told) || told.RetryAfter > test.want[i]+time.Millisecond || told.RetryAfter < test.want[i]/2 {
-				t.Errorf("%s: %s is told %v, %+v; want %v", name, test.who[i], answer, told, test.want[i])
+			if !errors.As(answer, &told) || told.RetryAfter > test.want[i]+time.Millisecond ||
+				told.RetryAfter < test.want[i]/2 {
+				t.Errorf("%s: %s is told %v, %+v; want %v", name, test.who[i], answer, told,
+					test.want[i])
 			}
 		}
 	}
 }
 
-// A claim that gives up its place makes room for those who do not wait in the queue: they were refused as
-// others stood in it, and are told.
+// A claim that gives up its place makes room for those who do not wait in the queue: they were
+// refused as others stood in it, and are told.
 //
 // covers: W1
 func TestPlaceThatIsLeftWakes(t *testing.T) {
@@ -176,8 +192,8 @@ func TestPlaceThatIsLeftWakes(t *testing.T) {
 	}
 }
 
-// The last of a queue is handed the key. A claim that watched meanwhile, and could leave no mark beside the queue, is
-// told when that hold is released.
+// The last of a queue is handed the key. A claim that watched meanwhile, and could leave no mark
+// beside the queue, is told when that hold is released.
 //
 // covers: W1
 func TestLastOfAQueueTellsWhoWatches(t *testing.T) {
@@ -224,8 +240,8 @@ func TestHandOverJustAheadOfTheClock(t *testing.T) {
 	}
 }
 
-// Many of those who hold together release in one script, while a look for those that are over is under way,
-// and the lock is whole afterwards.
+// Many of those who hold together release in one script, while a look for those that are over is
+// under way, and the lock is whole afterwards.
 //
 // covers: W8
 func TestReleaseAllDuringAPurge(t *testing.T) {
@@ -253,16 +269,20 @@ func TestReleaseAllDuringAPurge(t *testing.T) {
 	r.granted(plainClaim("w"))
 }
 
-// A claim that watches, and is refused while others stand in the queue, hears of the release also if they
-// have left the queue by then, and the lock is kept in its short form again.
+// A claim that watches, and is refused while others stand in the queue, hears of the release also
+// if they have left the queue by then, and the lock is kept in its short form again.
 //
 // covers: W1
 func TestWatcherBesideAQueueThatEmpties(t *testing.T) {
-	for range 10 { // the long way of a release tells them anyway, and is taken if the margin is another by a millisecond
+	// The long way of a release tells them anyway, and is taken if the margin is another by a
+	// millisecond.
+	for range 10 {
 		r := newRig(t)
 		h, w := plainClaim("h"), queued("w")
-		h.Meta.Service = "shop"                             // else the short form ends in a blank anyway, as one does that was watched
-		w.TTL, w.WaiterTTL = 10*time.Second, 10*time.Second // so the key lives for no longer than it would have
+		// Else the short form ends in a blank anyway, as one does that was watched.
+		h.Meta.Service = "shop"
+		// So the key lives for no longer than it would have.
+		w.TTL, w.WaiterTTL = 10*time.Second, 10*time.Second
 		r.granted(h)
 		_ = r.refused(w, 1)
 		_ = r.refused(plainClaim("watches"), 0)

@@ -71,7 +71,9 @@ func decodeOfDialect(r []any) (s backend.State, ok bool) {
 }
 
 // holder is a hold as the store has it, with left ms of its lease.
-func holder(owner, id string, mode backend.Mode, token uint64, left int64, meta string) backend.Holder {
+func holder(owner, id string, mode backend.Mode, token uint64, left int64,
+	meta string,
+) backend.Holder {
 	return backend.Holder{
 		Owner: unescaped(owner), ID: unescaped(id), Mode: mode, Token: token,
 		TTL: max(duration(left), time.Millisecond), Meta: decodeMeta(meta),
@@ -194,7 +196,8 @@ func (l *long) slots() bool {
 			slot[2] = slot[3]
 		}
 		if ends > l.now {
-			h := holder(slot[2], slot[3], modeFrom(l.group.mode), uint64(token), ends-l.now, slot[4])
+			h := holder(slot[2], slot[3], modeFrom(l.group.mode), uint64(token), ends-l.now,
+				slot[4])
 			h.Weight = weight
 			l.state.Holders = append(l.state.Holders, h)
 		}
@@ -246,7 +249,8 @@ func decodeShort(stored string) (s backend.State, err error) {
 	if !ok {
 		return s, damaged("tokens")
 	}
-	s.Holders = []backend.Holder{holder(o.id, o.id, backend.Exclusive, first, left-o.margin, o.meta)}
+	s.Holders = []backend.Holder{holder(o.id, o.id, backend.Exclusive, first, left-o.margin,
+		o.meta)}
 	return s, nil
 }
 
@@ -267,7 +271,8 @@ func firstToken(counter uint64, count string) (first uint64, ok bool) {
 type group struct {
 	mode                                                 string
 	limit, holders, unseen, head, tail, waiting, permits int64
-	weight                                               int64 // of the holders, where one counts more than once; else 0
+	// of the holders, where one counts more than once; else 0
+	weight int64
 }
 
 // readGroup reads the field g; ok is false for a damaged one.
@@ -297,7 +302,8 @@ func readGroup(stored string) (g group, ok bool) {
 // holdersFit reports whether what is said of those who hold can be true.
 func (g *group) holdersFit() bool {
 	permit := g.mode == letterPermit
-	return (g.holders == 0) == (g.mode == "-") && g.unseen <= g.holders && (g.limit > 0 || !permit) &&
+	return (g.holders == 0) == (g.mode == "-") && g.unseen <= g.holders &&
+		(g.limit > 0 || !permit) &&
 		(g.weight == 0 || permit && g.weight > g.holders && g.weight <= g.limit)
 }
 

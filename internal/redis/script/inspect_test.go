@@ -43,7 +43,8 @@ func TestInspectOfSeveral(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := fmt.Sprint(reply); strings.Contains(text, "Jo") || strings.Contains(text, "session") {
+		if text := fmt.Sprint(reply); strings.Contains(text, "Jo") ||
+			strings.Contains(text, "session") {
 			t.Errorf("what is not ours is read: %s", text)
 		}
 		told, err := r.l.DecodeInspect(reply, len(keys))
@@ -58,7 +59,8 @@ func TestInspectOfSeveral(t *testing.T) {
 	}
 	for i, want := range []struct{ holders, waiters int }{{1, 0}, {1, 1}, {0, 0}, {0, 0}, {2, 0}} {
 		alone := all(keys[i : i+1])[0].State
-		if s := told[i].State; told[i].Err != nil || len(s.Holders) != want.holders || len(s.Waiters) != want.waiters || s.Token != alone.Token {
+		if s := told[i].State; told[i].Err != nil || len(s.Holders) != want.holders ||
+			len(s.Waiters) != want.waiters || s.Token != alone.Token {
 			t.Errorf("lock %d: %+v; alone %+v", i, told[i], alone)
 		}
 	}

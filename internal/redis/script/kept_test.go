@@ -24,8 +24,8 @@ func (r rig) older(d time.Duration) {
 	}
 }
 
-// A release of many keys leaves one whose counter is ahead of the clock to a release of that key, which
-// keeps the counter until the clock has caught up: later tokens are above it.
+// A release of many keys leaves one whose counter is ahead of the clock to a release of that key,
+// which keeps the counter until the clock has caught up: later tokens are above it.
 //
 // covers: K1
 func TestTryReleaseAllKeepsACounterAhead(t *testing.T) {
@@ -60,7 +60,8 @@ func TestTryReleaseAllKeepsACounterAhead(t *testing.T) {
 				r.dropped(c)
 			}
 			if left := r.left(); left < int64(counter/1000)-r.ms() {
-				t.Errorf("%s, %s: the counter is gone in %d ms, before the clock is there", name, way, left)
+				t.Errorf("%s, %s: the counter is gone in %d ms, before the clock is there", name,
+					way, left)
 			}
 			r.older(minute)
 			if g, err := r.tryAcquire(plainClaim("b")); err != nil || g.Token <= counter {
@@ -70,8 +71,8 @@ func TestTryReleaseAllKeepsACounterAhead(t *testing.T) {
 	}
 }
 
-// However long a hold is renewed, what is stored of it lasts with its lease: the token and Meta are there,
-// and its holder renews it and gives it back.
+// However long a hold is renewed, what is stored of it lasts with its lease: the token and Meta are
+// there, and its holder renews it and gives it back.
 //
 // covers: B2, K1
 func TestRenewalKeepsAllOfAHold(t *testing.T) {
@@ -110,14 +111,16 @@ func TestRenewalKeepsAllOfAHold(t *testing.T) {
 	}
 }
 
-// Who is let in with a shorter lease than the others while the dead are dropped bit by bit is noticed when
-// that lease is over, and keeps nobody out for the time of theirs.
+// Who is let in with a shorter lease than the others while the dead are dropped bit by bit is
+// noticed when that lease is over, and keeps nobody out for the time of theirs.
 //
 // covers: R10, B15
 func TestShorterLeaseDuringAPurgeIsNoticed(t *testing.T) {
 	const n = 300
 	for name, mode := range map[string]func(owner string) backend.Claim{
-		"readers": reader, "permits": func(owner string) backend.Claim { return permit(owner, n+1) },
+		"readers": reader, "permits": func(owner string) backend.Claim {
+			return permit(owner, n+1)
+		},
 	} {
 		r := newRig(t)
 		for i := range n {

@@ -33,8 +33,9 @@ type Layout struct {
 
 // names is what all kinds of layout are told.
 type names struct {
-	prefix    string
-	client    string // names the channel of the client that asks; empty: it is not told of what is handed over
+	prefix string
+	// names the channel of the client that asks; empty: it is not told of what is handed over
+	client    string
 	retention time.Duration
 	inFlight  time.Duration
 	watched   bool // see Watched
@@ -48,16 +49,16 @@ type kind interface {
 	// Acquire returns the request for a claim that is valid; [DecodeAcquire] reads the reply.
 	Acquire(c backend.Claim) Request
 
-	// TryAcquireAll returns the request for plain exclusive claims of different locks, in their order;
-	// [DecodeTryAcquireAll] reads the reply. The string dialect has none.
+	// TryAcquireAll returns the request for plain exclusive claims of different locks, in their
+	// order; [DecodeTryAcquireAll] reads the reply. The string dialect has none.
 	TryAcquireAll(claims []backend.Claim) Request
 
 	// Renew returns the request for a claim that is valid; [DecodeRenew] reads the reply.
 	Renew(c backend.Claim) Request
 
-	// Release returns the request; [DecodeRelease] reads the reply. A claim that may have an attempt in
-	// flight gets a tombstone that outlasts both the lease that a late attempt would have got and the
-	// time for which the network may hold that attempt back.
+	// Release returns the request; [DecodeRelease] reads the reply. A claim that may have an
+	// attempt in flight gets a tombstone that outlasts both the lease that a late attempt would
+	// have got and the time for which the network may hold that attempt back.
 	Release(c backend.Claim) Request
 
 	// TryReleaseAll returns the request for claims of different locks that leave nothing;
@@ -68,8 +69,8 @@ type kind interface {
 	// before; [DecodeReleaseAll] reads the reply. The string dialect has none.
 	ReleaseAll(claims []backend.Claim) Request
 
-	// Heartbeat returns the request for the claims of one lock, or of several; [DecodeHeartbeat] reads
-	// the reply. The string dialect has no queue.
+	// Heartbeat returns the request for the claims of one lock, or of several; [DecodeHeartbeat]
+	// reads the reply. The string dialect has no queue.
 	Heartbeat(locks ...[]backend.Claim) Request
 
 	// Inspect returns the request for locks; [Layout.DecodeInspect] reads the reply. In the string
@@ -93,12 +94,21 @@ func NewLayout(prefix string, retention, inFlight time.Duration) (Layout, error)
 	}
 	switch {
 	case len(prefix) > backend.MaxKey:
-		return Layout{}, &backend.InvalidError{Field: "prefix", Reason: "is over " + strconv.Itoa(backend.MaxKey) + " bytes"}
+		return Layout{}, &backend.InvalidError{
+			Field:  "prefix",
+			Reason: "is over " + strconv.Itoa(backend.MaxKey) + " bytes",
+		}
 	case strings.ContainsFunc(prefix, unfit):
-		return Layout{}, &backend.InvalidError{Field: "prefix", Value: prefix, Reason: "has braces or control characters"}
+		return Layout{}, &backend.InvalidError{
+			Field: "prefix", Value: prefix,
+			Reason: "has braces or control characters",
+		}
 	case retention < 0 || retention > 100*backend.MaxTTL:
-		return Layout{}, &backend.InvalidError{Field: "retention", Value: retention.String(), Reason: "must be between 0 and " +
-			(100 * backend.MaxTTL).String()}
+		return Layout{}, &backend.InvalidError{
+			Field: "retention", Value: retention.String(),
+			Reason: "must be between 0 and " +
+				(100 * backend.MaxTTL).String(),
+		}
 	}
 	n := names{prefix: prefix, retention: roundUp(retention), inFlight: inFlight}
 	return Layout{n, &plain{names: n}}, nil
@@ -146,8 +156,8 @@ func (l Layout) ProbeKey() string {
 }
 
 // For returns the layout for a client whose channel name ends in id, which must be unique to it and
-// have no blanks. What is handed over to a claim in the queue is announced on the channel of the client
-// that asked for it.
+// have no blanks. What is handed over to a claim in the queue is announced on the channel of the
+// client that asked for it.
 func (l Layout) For(id string) Layout {
 	l.client = id
 	return Layout{l.names, l.named(l.names)}
@@ -179,6 +189,6 @@ func (l Layout) Probe() Request {
 	return r
 }
 
-// What cannot stand in a key, whose braces are the hash tag, and in the name of an owner or a claim,
-// as scripts split at blanks and semicolons.
+// What cannot stand in a key, whose braces are the hash tag, and in the name of an owner or a
+// claim, as scripts split at blanks and semicolons.
 var inKey, inName = newSpecial("{}"), newSpecial(" ;")

@@ -41,8 +41,10 @@ func TestKey(t *testing.T) {
 		}
 	}
 	for _, foreign := range []string{
-		"", "holdfast:", "holdfast:sku", "holdfast:{sku", "other:{sku}", "holdfast:{a{b}", "holdfast:{%7b}", "holdfast:{%4}",
-		"holdfast:{%41}", "holdfast:{a}b", "holdfast:{a}}", "holdfast:{a\n}", l.ProbeKey(), l.Channel("a"),
+		"", "holdfast:", "holdfast:sku", "holdfast:{sku", "other:{sku}", "holdfast:{a{b}",
+		"holdfast:{%7b}", "holdfast:{%4}",
+		"holdfast:{%41}", "holdfast:{a}b", "holdfast:{a}}", "holdfast:{a\n}", l.ProbeKey(),
+		l.Channel("a"),
 	} {
 		if key, ok := l.UserKey(foreign); ok {
 			t.Errorf("UserKey(%q) = %q, but no lock has that key", foreign, key)
@@ -57,7 +59,10 @@ func TestNewLayout(t *testing.T) {
 			t.Errorf("prefix %q: %v", prefix, err)
 		}
 	}
-	for _, prefix := range []string{"a{b", "a}b", "{a}", "a\nb", "\x00", strings.Repeat("p", backend.MaxKey+1)} {
+	for _, prefix := range []string{
+		"a{b", "a}b", "{a}", "a\nb", "\x00",
+		strings.Repeat("p", backend.MaxKey+1),
+	} {
 		if _, err := NewLayout(prefix, 0, time.Second); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("prefix %q: %v, want ErrInvalid", prefix, err)
 		}
@@ -74,7 +79,10 @@ func TestNewLayout(t *testing.T) {
 //
 // covers: I3, I4, R11, R13
 func FuzzKey(f *testing.F) {
-	for _, s := range []string{"a", "{a}", "}{", "%", "%7B", "{", "a{b}c", "\x00", "a\nb", "a:free", "🐉"} {
+	for _, s := range []string{
+		"a", "{a}", "}{", "%", "%7B", "{", "a{b}c", "\x00", "a\nb", "a:free",
+		"🐉",
+	} {
 		f.Add(s, "app:")
 	}
 	f.Fuzz(func(t *testing.T, key, prefix string) {
@@ -89,9 +97,12 @@ func FuzzKey(f *testing.F) {
 		tag := strings.TrimSuffix(full[strings.IndexByte(full, '{')+1:], "}")
 		for _, name := range []string{full, l.Channel(key)} {
 			if slot(name) != crc16(tag)%16384 {
-				t.Fatalf("%q is in slot %d, its tag %q in %d", name, slot(name), tag, crc16(tag)%16384)
+				t.Fatalf("%q is in slot %d, its tag %q in %d", name, slot(name), tag,
+					crc16(tag)%16384)
 			}
-			if strings.ContainsFunc(name[len(l.prefix):], func(r rune) bool { return r < 0x20 || r == 0x7f }) {
+			if strings.ContainsFunc(name[len(l.prefix):], func(r rune) bool {
+				return r < 0x20 || r == 0x7f
+			}) {
 				t.Fatalf("%q has control characters", name)
 			}
 		}
@@ -128,7 +139,8 @@ func TestSlot(t *testing.T) { // the check value of the CRC, and examples from R
 	if got := crc16("123456789"); got != 0x31C3 {
 		t.Fatalf("crc16 = %#x", got)
 	}
-	if slot("{user1000}.following") != slot("user1000") || slot("foo{}{bar}") != crc16("foo{}{bar}")%16384 {
+	if slot("{user1000}.following") != slot("user1000") ||
+		slot("foo{}{bar}") != crc16("foo{}{bar}")%16384 {
 		t.Fatal("hash tags are wrong")
 	}
 }
@@ -147,13 +159,15 @@ func TestArguments(t *testing.T) {
 	check("acquire", l.Acquire(c).Args, []string{owner, "15012", "15000 " + owner + " 1 "})
 	in := c
 	in.Queue, in.WaiterTTL, in.Mode, in.Limit = true, time.Second+1, backend.Permit, 3
-	check("in the queue", l.For("me").Acquire(in).Args, []string{owner, "15012", "15000 " + owner + " 1 ", "11 me 1001", "1", "p,3,"})
+	check("in the queue", l.For("me").Acquire(in).Args,
+		[]string{owner, "15012", "15000 " + owner + " 1 ", "11 me 1001", "1", "p,3,"})
 	in.Weight = 1
 	check("light", l.For("me").Acquire(in).Args[5:6], []string{"p,3,"})
 	in.Weight = 2
 	check("heavy", l.For("me").Acquire(in).Args[5:6], []string{"p,3*2,"})
 	in = backend.Claim{Key: "k", Owner: "w", Hold: "h h", Reentrant: true, TTL: time.Second}
-	check("re-entrant", l.For("me").Acquire(in).Args, []string{"h%20h", "16001", "15000 h%20h 1 ", "", "1", "r,0,w"})
+	check("re-entrant", l.For("me").Acquire(in).Args,
+		[]string{"h%20h", "16001", "15000 h%20h 1 ", "", "1", "r,0,w"})
 	if got := l.Release(in).Args[0]; got != "h%20h" {
 		t.Errorf("a re-entrant hold is released as %q", got)
 	}
@@ -161,18 +175,25 @@ func TestArguments(t *testing.T) {
 	check("release", l.Release(c).Args, []string{"o%20w%3Bn%25", "15000", "3021"})
 	minToken := c
 	minToken.MinToken = 7
-	check("minToken", l.Acquire(minToken).Args, []string{owner, "15012", "15000 " + owner + " 1 ", "", "1", "x", "7", "2750"})
+	check("minToken", l.Acquire(minToken).Args,
+		[]string{owner, "15012", "15000 " + owner + " 1 ", "", "1", "x", "7", "2750"})
 	check("guarded", l.Guarded(time.Minute, 0).Acquire(c).Args,
-		[]string{owner, "15012", "15000 " + owner + " 1 ", "", "1", "x", "0", "2750", "60000 62200"})
+		[]string{
+			owner, "15012", "15000 " + owner + " 1 ", "", "1", "x", "0", "2750",
+			"60000 62200",
+		})
 	c.NoneInFlight = true
-	check("guarded none in flight", l.Guarded(time.Minute, 0).Release(c).Args, []string{owner, "15000", "0", "", "0", "", "60000 62200"})
+	check("guarded none in flight", l.Guarded(time.Minute, 0).Release(c).Args,
+		[]string{owner, "15000", "0", "", "0", "", "60000 62200"})
 	told := c
 	told.Before = []backend.Past{{Token: 7, For: 3}}
-	check("telling", l.Release(told).Args, []string{owner, "15000", "0", "\xff" + `[{"token":7,"for":3}]`})
+	check("telling", l.Release(told).Args,
+		[]string{owner, "15000", "0", "\xff" + `[{"token":7,"for":3}]`})
 	check("none in flight", l.Release(c).Args, []string{"o%20w%3Bn%25", "15000"})
 	c.TTL, c.NoneInFlight = time.Hour, false
 	check("long", l.Release(c).Args, []string{"o%20w%3Bn%25", "1800000", "7203000"})
-	for _, ttl := range []time.Duration{0, -1, 1<<63 - 1} { // a release is not validated, and still must not overflow
+	// A release is not validated, and still must not overflow.
+	for _, ttl := range []time.Duration{0, -1, 1<<63 - 1} {
 		c.TTL = ttl
 		for _, arg := range l.Release(c).Args[1:3] {
 			if strings.Contains(arg, "-") || len(arg) > 10 {

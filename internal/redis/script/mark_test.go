@@ -13,7 +13,8 @@ import (
 // covers: W1
 func TestMark(t *testing.T) {
 	for name, c := range map[string]backend.Claim{
-		"exclusive": plainClaim("b"), "reader": {Owner: "b", Mode: backend.Shared}, "permit": {Owner: "b", Mode: backend.Permit, Limit: 2},
+		"exclusive": plainClaim("b"), "reader": {Owner: "b", Mode: backend.Shared},
+		"permit":        {Owner: "b", Mode: backend.Permit, Limit: 2},
 		"minimum token": {Owner: "b", MinToken: 7},
 	} {
 		r := newRig(t)

@@ -19,7 +19,8 @@ func appendMeta(b []byte, m *backend.Meta) []byte {
 	b = appendMember(b, "traceparent", m.Traceparent)
 	if !m.Since.IsZero() {
 		var text [40]byte
-		if since, err := m.Since.AppendText(text[:0]); err == nil { // it has no digits for some years
+		// It has no digits for some years.
+		if since, err := m.Since.AppendText(text[:0]); err == nil {
 			b = appendMember(b, "since", string(since))
 		}
 	}

@@ -22,14 +22,18 @@ func TestOwner(t *testing.T) {
 	c.Meta = backend.Meta{Service: "a service", PID: 7}
 	g := r.granted(c)
 	c.Key, c.TTL = r.key, minute
-	if o := get(); o.ID != r.l.OwnerID(c) || o.Token != g.Token || o.Meta != c.Meta || o.Keep != r.l.Keep(c) {
+	if o := get(); o.ID != r.l.OwnerID(c) || o.Token != g.Token || o.Meta != c.Meta ||
+		o.Keep != r.l.Keep(c) {
 		t.Errorf("held: %+v", o)
 	}
 	r.dropped(c)
 	if o := get(); o.ID != "" || o.Token != g.Token {
 		t.Errorf("free: %+v", o)
 	}
-	for _, foreign := range []string{"", "h2", "h2 x", "h1 5", "h2 5 x id 1 ", "h2 5 7 id", "h2 5 7 id x ", "a session of some web shop"} {
+	for _, foreign := range []string{
+		"", "h2", "h2 x", "h1 5", "h2 5 x id 1 ", "h2 5 7 id",
+		"h2 5 7 id x ", "a session of some web shop",
+	} {
 		if o, ok := r.l.ParseOwner(foreign); ok {
 			t.Errorf("%q is read as %+v", foreign, o)
 		}

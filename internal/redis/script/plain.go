@@ -23,7 +23,8 @@ func (p *plain) Key(key string) string { return p.prefix + "{" + inKey.escape(ke
 // and more, and most claims are alike.
 func (p *plain) Acquire(c backend.Claim) Request {
 	id, keep, count, form := inName.escape(c.ID()), p.Keep(c), max(c.Reserve, 1), "x"
-	if c.Mode != backend.Exclusive || c.Reentrant || c.Load || c.NotBefore > 0 || c.MinToken != 0 && c.Queue {
+	if c.Mode != backend.Exclusive || c.Reentrant || c.Load || c.NotBefore > 0 ||
+		c.MinToken != 0 && c.Queue {
 		form = formOf(c, id)
 	}
 	queue := ""
@@ -33,11 +34,13 @@ func (p *plain) Acquire(c backend.Claim) Request {
 	if c.Queue {
 		queue = millis(min(c.WaiterTTL, c.TTL)) + " " + p.client + " " + millis(c.WaiterTTL)
 	}
-	args := append(make([]string, 0, 9), id, millis(c.TTL+keep+time.Millisecond), tailOf(millis(keep), id, count, &c.Meta))
+	args := append(make([]string, 0, 9), id, millis(c.TTL+keep+time.Millisecond),
+		tailOf(millis(keep), id, count, &c.Meta))
 	switch {
 	case p.full || c.MinToken != 0:
 		ahead := strconv.FormatInt(roundUp(c.TTL).Microseconds()/4, 10)
-		args = append(args, queue, strconv.Itoa(count), form, strconv.FormatUint(c.MinToken, 10), ahead)
+		args = append(args, queue, strconv.Itoa(count), form, strconv.FormatUint(c.MinToken, 10),
+			ahead)
 	case form != "x":
 		args = append(args, queue, strconv.Itoa(count), form)
 	case count > 1:
@@ -53,7 +56,10 @@ func (p *plain) Acquire(c backend.Claim) Request {
 }
 
 func (p *plain) TryAcquireAll(claims []backend.Claim) Request {
-	r := Request{own.TryAcquireAll, make([]string, 0, len(claims)+1), make([]string, 1, 2+3*len(claims))}
+	r := Request{
+		own.TryAcquireAll, make([]string, 0, len(claims)+1),
+		make([]string, 1, 2+3*len(claims)),
+	}
 	r.Args[0] = strconv.Itoa(len(claims))
 	for i := range claims {
 		c := &claims[i]
@@ -70,8 +76,8 @@ func (r *Request) useState() {
 	r.Keys = append(r.Keys, r.Keys[0]+":state", r.Keys[0]+":early", r.Keys[0]+":ran")
 }
 
-// jobOf is what the release of a job's claim leaves, 'every ran keep', or else 0. A run that is said to
-// have begun later than it has is no run too many.
+// jobOf is what the release of a job's claim leaves, 'every ran keep', or else 0. A run that is
+// said to have begun later than it has is no run too many.
 func jobOf(c backend.Claim) string {
 	if c.NotBefore == 0 {
 		return "0"
@@ -92,7 +98,8 @@ func formOf(c backend.Claim, id string) string {
 		mode = "+" + mode
 	}
 	if c.NotBefore > 0 {
-		mode = "!" + millis(c.NotBefore) + ":" + strconv.FormatUint(min(c.Awaited, backend.MaxMinToken), 10) + mode
+		mode = "!" + millis(c.NotBefore) + ":" +
+			strconv.FormatUint(min(c.Awaited, backend.MaxMinToken), 10) + mode
 	}
 	limit := strconv.Itoa(c.Limit)
 	if c.Weight > 1 {
@@ -155,7 +162,10 @@ func (p *plain) Release(c backend.Claim) Request {
 }
 
 func (p *plain) TryReleaseAll(claims []backend.Claim) Request {
-	r := Request{own.TryReleaseAll, make([]string, 0, len(claims)), make([]string, 0, 2*len(claims))}
+	r := Request{
+		own.TryReleaseAll, make([]string, 0, len(claims)),
+		make([]string, 0, 2*len(claims)),
+	}
 	for i := range claims {
 		c := &claims[i]
 		r.Keys = append(r.Keys, p.Key(c.Key))
@@ -165,7 +175,11 @@ func (p *plain) TryReleaseAll(claims []backend.Claim) Request {
 }
 
 func (p *plain) ReleaseAll(claims []backend.Claim) Request {
-	r := Request{own.ReleaseAll, []string{p.Key(claims[0].Key)}, append(make([]string, 0, 2+2*len(claims)), "")}
+	r := Request{
+		own.ReleaseAll,
+		[]string{p.Key(claims[0].Key)},
+		append(make([]string, 0, 2+2*len(claims)), ""),
+	}
 	var keep time.Duration
 	for i := range claims {
 		c := &claims[i]
@@ -182,8 +196,8 @@ func (p *plain) ReleaseAll(claims []backend.Claim) Request {
 // minimum token may have put a quarter of a TTL ahead, and for as long as the server's clock may be
 // set back.
 //
-// A claim that is released was not validated, so its TTL is bounded: no key and no tombstone lives for
-// years.
+// A claim that is released was not validated, so its TTL is bounded: no key and no tombstone lives
+// for years.
 func (n names) Keep(c backend.Claim) time.Duration {
 	if half := min(max(c.TTL, MinTTL), backend.MaxTTL) / 2; half > n.retention {
 		return roundUp(half)
@@ -213,7 +227,10 @@ func saved(c backend.Claim) string {
 }
 
 func (p *plain) Heartbeat(locks ...[]backend.Claim) Request {
-	r := Request{Script: own.Heartbeat, Args: append(make([]string, 0, 3+5*len(locks)), strconv.Itoa(len(locks)), p.client)}
+	r := Request{
+		Script: own.Heartbeat,
+		Args:   append(make([]string, 0, 3+5*len(locks)), strconv.Itoa(len(locks)), p.client),
+	}
 	for _, claims := range locks {
 		r.Keys = append(r.Keys, p.Key(claims[0].Key))
 		var keep time.Duration
@@ -223,7 +240,8 @@ func (p *plain) Heartbeat(locks ...[]backend.Claim) Request {
 		r.Args = append(r.Args, millis(keep), strconv.Itoa(len(claims)))
 		for i := range claims {
 			c := &claims[i]
-			r.Args = append(r.Args, inName.escape(c.ID()), millis(c.WaiterTTL), millis(min(c.WaiterTTL, c.TTL))) // safeguard: kept-place
+			lease := millis(min(c.WaiterTTL, c.TTL)) // safeguard: kept-place
+			r.Args = append(r.Args, inName.escape(c.ID()), millis(c.WaiterTTL), lease)
 		}
 	}
 	return r

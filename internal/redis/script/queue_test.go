@@ -116,7 +116,10 @@ func reader(owner string) backend.Claim {
 }
 
 func permit(owner string, limit int) backend.Claim {
-	return backend.Claim{Owner: owner, Mode: backend.Permit, Limit: limit, Queue: true, WaiterTTL: minute}
+	return backend.Claim{
+		Owner: owner, Mode: backend.Permit, Limit: limit, Queue: true,
+		WaiterTTL: minute,
+	}
 }
 
 func heavy(owner string, limit, weight int) backend.Claim {
@@ -152,11 +155,13 @@ func TestCancelAgainstGrant(t *testing.T) {
 				t.Fatalf("cancel after the grant: %v", err)
 			}
 		}
-		if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "next" || len(s.Waiters) != 0 {
+		if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "next" ||
+			len(s.Waiters) != 0 {
 			t.Fatalf("cancelled first: %v: %+v", cancelFirst, s)
 		}
 		r.dropped(next)
-		if h := r.stored(); strings.Contains(h, "q:") || strings.Contains(h, "w:") || strings.Contains(h, "gone") {
+		if h := r.stored(); strings.Contains(h, "q:") || strings.Contains(h, "w:") ||
+			strings.Contains(h, "gone") {
 			t.Errorf("left behind: %s", h)
 		}
 	}
@@ -344,7 +349,8 @@ func TestWeightsAndThoseWhoWatch(t *testing.T) {
 	r.dropped(heavy("a", 5, 3))
 	r.srv.MustDo("PUBLISH", r.l.Channel(r.key), "end")
 	if first, second := next(), next(); first != "free" || second != "end" {
-		t.Errorf("%q and %q were published, want one wake-up, behind the second release", first, second)
+		t.Errorf("%q and %q were published, want one wake-up, behind the second release", first,
+			second)
 	}
 }
 
@@ -383,7 +389,8 @@ func TestReserve(t *testing.T) {
 	block := plainClaim("a")
 	block.Reserve = 32
 	g := r.granted(block)
-	if again := r.granted(block); again.Token != g.Token || again.Reserved != 32 || g.Reserved != 32 {
+	if again := r.granted(block); again.Token != g.Token || again.Reserved != 32 ||
+		g.Reserved != 32 {
 		t.Errorf("%+v, then %+v", g, again)
 	}
 	if s := r.state(); s.Token != g.Token+31 || s.Holders[0].Token != g.Token {
@@ -427,7 +434,8 @@ func TestDeadWaiters(t *testing.T) {
 	_ = r.refused(dead, 1)
 	_ = r.refused(queued("next"), 2)
 	r.dropped(plainClaim("holder"))
-	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "dead" || s.Holders[0].TTL > dead.WaiterTTL+time.Millisecond {
+	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "dead" ||
+		s.Holders[0].TTL > dead.WaiterTTL+time.Millisecond {
 		t.Fatalf("%+v, want it handed over for %v", s, dead.WaiterTTL)
 	}
 	_ = r.refused(plainClaim("try"), 0)
@@ -446,14 +454,18 @@ func TestDeadWaiters(t *testing.T) {
 	r.granted(queued("next"))
 }
 
-// TestReleaseTellsWhoWaited takes both ways of a release that lets others in: with a hand-over, and the
-// long one, which passes over a place that has lapsed. It tells of those who waited when the hold ended.
+// TestReleaseTellsWhoWaited takes both ways of a release that lets others in: with a hand-over, and
+// the long one, which passes over a place that has lapsed. It tells of those who waited when the
+// hold ended.
 func TestReleaseTellsWhoWaited(t *testing.T) {
 	for _, long := range []bool{false, true} {
 		r := newRig(t)
 		var line []backend.Claim
 		for i := range 4 {
-			c := backend.Claim{Key: r.key, Owner: fmt.Sprint("c", i), TTL: minute, NoneInFlight: !long}
+			c := backend.Claim{
+				Key: r.key, Owner: fmt.Sprint("c", i), TTL: minute,
+				NoneInFlight: !long,
+			}
 			c.Queue, c.WaiterTTL, c.Meta.PID = true, minute, i+1
 			if line = append(line, c); i == 0 {
 				r.granted(c)
@@ -468,7 +480,8 @@ func TestReleaseTellsWhoWaited(t *testing.T) {
 				want.Next = line[i+1].Meta
 			}
 			if err != nil || told != want {
-				t.Errorf("long %v: the release of %s told of %+v, %v; want %+v", long, c.Owner, told, err, want)
+				t.Errorf("long %v: the release of %s told of %+v, %v; want %+v", long, c.Owner,
+					told, err, want)
 			}
 		}
 	}

@@ -52,7 +52,8 @@ func TestTokensStayNearTheClock(t *testing.T) {
 func TestGuardKeepsItsRule(t *testing.T) {
 	ours := layout(t).Guarded(minute, 0)
 	for what, other := range map[string]Layout{
-		"a shorter TTL": layout(t).Guarded(minute/2, 0), "a longer TTL": layout(t).Guarded(2*minute, 0), "another lag": layout(t).Guarded(minute, 10*time.Second),
+		"a shorter TTL": layout(t).Guarded(minute/2, 0), "a longer TTL": layout(t).Guarded(2*minute,
+			0), "another lag": layout(t).Guarded(minute, 10*time.Second),
 	} {
 		r := variant(t, ours)
 		_, _ = r.tryAcquire(plainClaim("a"))
@@ -94,13 +95,15 @@ func TestAReplicaRenewsNothing(t *testing.T) {
 		if _, err := r.tryAcquire(c); err != nil {
 			t.Fatal(err)
 		}
-		r.srv.MustDo("PEXPIRE", r.l.Key(r.key), fmt.Sprint(10*time.Hour.Milliseconds())) // as if its clock were behind
+		// As if its clock were behind.
+		r.srv.MustDo("PEXPIRE", r.l.Key(r.key), fmt.Sprint(10*time.Hour.Milliseconds()))
 		r.srv.MustDo("REPLICAOF", "127.0.0.1", "1")
 		c.Key, c.TTL = r.key, minute
 		for verb, args := range map[string][]string{
 			"renew": words(r.l.Renew(c)), "acquire": words(r.l.Acquire(c)),
 		} {
-			if reply, err := r.srv.Do(args...); err == nil && fmt.Sprint(reply) == fmt.Sprint(codeOK) || err == nil && name == "dialect" {
+			if reply, err := r.srv.Do(args...); err == nil &&
+				fmt.Sprint(reply) == fmt.Sprint(codeOK) || err == nil && name == "dialect" {
 				t.Errorf("%s: %s at a replica = %v, want a refusal", name, verb, reply)
 			}
 		}
@@ -128,7 +131,10 @@ func TestDialectKeysAreApart(t *testing.T) {
 			t.Errorf("%s: release beside the other: %v", one.key, err)
 		}
 	}
-	for key, good := range map[string]bool{"a": true, "{a}": true, "a{b": true, "x{y}z}": true, "a}b": false, "{}x": false, "x{}y": false} {
+	for key, good := range map[string]bool{
+		"a": true, "{a}": true, "a{b": true, "x{y}z}": true,
+		"a}b": false, "{}x": false, "x{}y": false,
+	} {
 		err := r.l.CheckKey(key, true)
 		if (err == nil) != good || err != nil && !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("CheckKey(%q) = %v", key, err)
@@ -137,7 +143,8 @@ func TestDialectKeysAreApart(t *testing.T) {
 			t.Errorf("our own layout: CheckKey(%q) = %v", key, err)
 		}
 	}
-	if err := ServerError("CROSSSLOT Keys in request don't hash to the same slot"); !backend.Refused(err) {
+	err := ServerError("CROSSSLOT Keys in request don't hash to the same slot")
+	if !backend.Refused(err) {
 		t.Errorf("CROSSSLOT is %v, want a refusal", err)
 	}
 }
@@ -154,10 +161,15 @@ func TestNoLockIsASideKey(t *testing.T) {
 		}
 		for _, victim := range []string{"victim", "vic{tim}", "{victim}", "victim:free"} {
 			side := sideKey(l.Key(victim))
-			for _, name := range []string{side, strings.TrimPrefix(side, prefix), victim + ":tagged:holdfast", "probe:holdfast"} {
+			for _, name := range []string{
+				side, strings.TrimPrefix(side, prefix),
+				victim + ":tagged:holdfast", "probe:holdfast",
+			} {
 				err := l.CheckKey(name, false)
-				if invalid := (*backend.InvalidError)(nil); !errors.As(err, &invalid) || invalid.Field != "key" {
-					t.Errorf("prefix %q: CheckKey(%q) = %v, and it may be the side key %q", prefix, name, err, side)
+				if invalid := (*backend.InvalidError)(nil); !errors.As(err, &invalid) ||
+					invalid.Field != "key" {
+					t.Errorf("prefix %q: CheckKey(%q) = %v, and it may be the side key %q", prefix,
+						name, err, side)
 				}
 			}
 			if err := l.CheckKey(victim, false); err != nil {
@@ -188,7 +200,8 @@ func TestExpiredPermitsHaveNoLimit(t *testing.T) {
 		if err == nil {
 			return
 		}
-		if held := (*backend.HeldError)(nil); !errors.As(err, &held) || held.RetryAfter > time.Second {
+		if held := (*backend.HeldError)(nil); !errors.As(err, &held) ||
+			held.RetryAfter > time.Second {
 			t.Fatalf("a claim with another limit: %v, want to be told to ask again soon", err)
 		}
 	}
@@ -206,7 +219,8 @@ func TestHugeLimitsAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 	c.Limit++
-	if err := c.Validate(caps); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "limit") {
+	if err := c.Validate(caps); !errors.Is(err, backend.ErrInvalid) ||
+		!strings.Contains(err.Error(), "limit") {
 		t.Errorf("Validate = %v", err)
 	}
 }

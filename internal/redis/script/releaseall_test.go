@@ -26,13 +26,15 @@ func (r rig) releaseAll(claims ...backend.Claim) (held []bool) {
 	return held
 }
 
-// Claims that wait, that hold and that do neither are released in a few commands, however many they are,
-// and those who stay are as they were: in the order of the queue, and counted.
+// Claims that wait, that hold and that do neither are released in a few commands, however many they
+// are, and those who stay are as they were: in the order of the queue, and counted.
 //
 // covers: W8, R10
 func TestReleaseAllOfMany(t *testing.T) {
 	for name, mode := range map[string]func(owner string) backend.Claim{
-		"readers": reader, "permits": func(owner string) backend.Claim { return permit(owner, 300) },
+		"readers": reader, "permits": func(owner string) backend.Claim {
+			return permit(owner, 300)
+		},
 	} {
 		r := newRig(t)
 		var claims []backend.Claim
@@ -125,8 +127,8 @@ func TestReleaseAllLetsIn(t *testing.T) {
 	}
 }
 
-// Where the server may have forgotten holds, nobody is let in; those who have a lease may give it back,
-// by any rule.
+// Where the server may have forgotten holds, nobody is let in; those who have a lease may give it
+// back, by any rule.
 //
 // covers: R1
 func TestReleaseAllBehindAGuard(t *testing.T) {

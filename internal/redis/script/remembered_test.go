@@ -54,14 +54,17 @@ func TestFencedErrorIsRemembered(t *testing.T) {
 			}
 			failed, refusal := run(g.Token+1, program, "the second's")
 			if failed == nil || refusal != nil || r.srv.MustDo("GET", data) != "the second's" {
-				t.Fatalf("%s, %s: %v, %v; want an error after the write", form, end, failed, refusal)
+				t.Fatalf("%s, %s: %v, %v; want an error after the write", form, end, failed,
+					refusal)
 			}
 			failed, refusal = run(g.Token, write, "the first's")
 			if got := r.srv.MustDo("GET", data); got != "the second's" {
-				t.Errorf("%s, %s: a late write of the first is over the second's: %q", form, end, got)
+				t.Errorf("%s, %s: a late write of the first is over the second's: %q", form, end,
+					got)
 			}
 			if failed != nil || !errors.Is(refusal, backend.ErrLost) {
-				t.Errorf("%s, %s: the first, late: %v, %v; want ErrLost", form, end, failed, refusal)
+				t.Errorf("%s, %s: the first, late: %v, %v; want ErrLost", form, end, failed,
+					refusal)
 			}
 			failed, refusal = run(g.Token+1, write, "the second's again")
 			if failed != nil || refusal != nil {
@@ -76,7 +79,10 @@ func TestFencedErrorIsRemembered(t *testing.T) {
 //
 // covers: A4, C9
 func TestHandOverRemembersTheReleased(t *testing.T) {
-	for name, waiting := range map[string][]string{"to the last": {"b"}, "before another": {"b", "c"}} {
+	for name, waiting := range map[string][]string{
+		"to the last":    {"b"},
+		"before another": {"b", "c"},
+	} {
 		for _, late := range []backend.Claim{queued("a"), plainClaim("a")} {
 			r := newRig(t)
 			first := r.granted(late)
@@ -87,7 +93,8 @@ func TestHandOverRemembersTheReleased(t *testing.T) {
 			c.Key, c.TTL, c.NoneInFlight = r.key, minute, false
 			ended, err := DecodeRelease(r.send(r.l.Release(c)))
 			if err != nil || ended.Waiting != len(waiting) {
-				t.Fatalf("%s: the release: %+v, %v; want %d that wait", name, ended, err, len(waiting))
+				t.Fatalf("%s: the release: %+v, %v; want %d that wait", name, ended, err,
+					len(waiting))
 			}
 			for i, next := range waiting {
 				h := r.state().Holders
@@ -95,10 +102,12 @@ func TestHandOverRemembersTheReleased(t *testing.T) {
 					t.Fatalf("%s: %+v, want %s to hold", name, h, next)
 				}
 				if g, err := r.ask(late); !errors.Is(err, backend.ErrLost) {
-					t.Errorf("%s, %s holds: the late attempt: %+v, %v; want ErrLost", name, next, g, err)
+					t.Errorf("%s, %s holds: the late attempt: %+v, %v; want ErrLost", name, next, g,
+						err)
 				}
 				if s := r.state(); len(s.Waiters) != len(waiting)-i-1 {
-					t.Errorf("%s, %s holds: %+v wait, want %d", name, next, s.Waiters, len(waiting)-i-1)
+					t.Errorf("%s, %s holds: %+v wait, want %d", name, next, s.Waiters,
+						len(waiting)-i-1)
 				}
 				r.dropped(queued(next))
 			}

@@ -26,7 +26,8 @@ func TestRepeatKeepsPlace(t *testing.T) {
 	second = r.refused(again, 2).RetryAfter.Milliseconds()
 	first = r.refused(queued("a"), 1).RetryAfter.Milliseconds()
 	if first <= 0 || first > minute.Milliseconds()+1 || second != 0 {
-		t.Errorf("the first is to ask in %d ms, and the second in %d, want the end of the lease and never", first, second)
+		t.Errorf("the first is to ask in %d ms, and the second in %d, want the end of the "+
+			"lease and never", first, second)
 	}
 	var was, is int64
 	var rest, same string

@@ -48,10 +48,12 @@ func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
 			return backend.Grant{}, &backend.EarlyError{RetryAfter: duration(rest)}
 		}
 	case code == codeHeld && len(r) == 5:
-		remaining, meta, position, token := told.number(1), told.text(2), told.number(3), told.number(4)
+		remaining, meta, position, token := told.number(1), told.text(2), told.number(3),
+			told.number(4)
 		if !told.bad {
 			return backend.Grant{}, &backend.HeldError{
-				RetryAfter: duration(remaining), Holder: decodeMeta(meta), Position: int(position), Token: uint64(token),
+				RetryAfter: duration(remaining), Holder: decodeMeta(meta), Position: int(position),
+				Token: uint64(token),
 			}
 		}
 	case code == codeMismatch && len(r) == 2:
@@ -60,7 +62,8 @@ func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
 	return backend.Grant{}, no(r, code, reply)
 }
 
-// DecodeTryAcquireAll reads the reply to a TryAcquireAll for claims: the grants of the first of them.
+// DecodeTryAcquireAll reads the reply to a TryAcquireAll for claims: the grants of the first of
+// them.
 func DecodeTryAcquireAll(reply any, claims []backend.Claim) ([]backend.Grant, error) {
 	r, code := open(reply)
 	if code != codeOK {
@@ -99,7 +102,8 @@ func decodeGrant(told elements, c backend.Claim) (g backend.Grant, ok bool) {
 	if len(told.r) > want {
 		g.TookOver = uint64(told.number(want))
 	}
-	return g, ok && !told.bad && token > 0 && g.TookOver < g.Token && reserved > 0 && reserved <= backend.MaxReserve
+	return g, ok && !told.bad && token > 0 && g.TookOver < g.Token && reserved > 0 &&
+		reserved <= backend.MaxReserve
 }
 
 // elements are those of a reply. bad is set once one is not what was asked for.
@@ -235,7 +239,8 @@ func DecodeReleaseAll(reply any, n int) ([]error, error) {
 	}
 	answers := make([]error, n)
 	for i, code := range r[1:] {
-		if _, answers[i] = DecodeRelease(code); answers[i] != nil && !errors.Is(answers[i], backend.ErrLost) {
+		if _, answers[i] = DecodeRelease(code); answers[i] != nil &&
+			!errors.Is(answers[i], backend.ErrLost) {
 			return nil, unexpected(reply)
 		}
 	}
@@ -278,7 +283,8 @@ func DecodeHeartbeat(reply any, claims ...int) ([][]error, error) {
 	return answers, nil
 }
 
-// decodePositions reads n positions, 0 for a claim that does not wait. It returns nil if they are not that.
+// decodePositions reads n positions, 0 for a claim that does not wait. It returns nil if they are
+// not that.
 func decodePositions(text string, n int) (answers []error) {
 	words := strings.Fields(text)
 	if len(words) != n {
@@ -314,7 +320,8 @@ func DecodeProbe(reply any) (denied []string, err error) {
 			return nil, unexpected(reply)
 		case errors.Is(refusal, ErrNotPermitted), errors.Is(refusal, errors.ErrUnsupported):
 			denied = append(denied, command)
-		case !errors.Is(refusal, backend.ErrForeign): // WRONGTYPE is what another's probe may have left for a ms
+		// WRONGTYPE is what another's probe may have left for a ms.
+		case !errors.Is(refusal, backend.ErrForeign):
 			return nil, refusal
 		}
 	}

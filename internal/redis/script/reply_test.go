@@ -19,12 +19,17 @@ func TestDecodeAcquire(t *testing.T) {
 	if err != nil || g.Token != want.Token || g.TTL != want.TTL || g.Reserved != want.Reserved {
 		t.Errorf("grant %+v, %v; want %+v", g, err, want)
 	}
-	if g, err = DecodeAcquire([]any{int64(1), int64(7), int64(3), int64(6)}, c); err != nil || g.Token != 7 || g.TookOver != 6 {
+	if g, err = DecodeAcquire([]any{int64(1), int64(7), int64(3), int64(6)}, c); err != nil ||
+		g.Token != 7 || g.TookOver != 6 {
 		t.Errorf("grant %+v, %v; want token 7 after 6 ran out", g, err)
 	}
-	_, err = DecodeAcquire([]any{int64(2), int64(250), `{"service":"shop","pid":3}`, int64(4), int64(9)}, c)
+	_, err = DecodeAcquire([]any{
+		int64(2), int64(250), `{"service":"shop","pid":3}`, int64(4),
+		int64(9),
+	}, c)
 	var held *backend.HeldError
-	if !errors.As(err, &held) || held.RetryAfter != 250*time.Millisecond || held.Holder.Service != "shop" || held.Holder.PID != 3 ||
+	if !errors.As(err, &held) || held.RetryAfter != 250*time.Millisecond ||
+		held.Holder.Service != "shop" || held.Holder.PID != 3 ||
 		held.Position != 4 || held.Token != 9 {
 		t.Errorf("held: %#v", err)
 	}
@@ -32,11 +37,17 @@ func TestDecodeAcquire(t *testing.T) {
 		reply any
 		want  error
 	}{
-		"dead":                {[]any{int64(3)}, backend.ErrLost},
-		"foreign":             {[]any{int64(4), "a string"}, backend.ErrForeign},
-		"foreign, no why":     {[]any{int64(4)}, backend.ErrForeign},
-		"held, bad meta":      {[]any{int64(2), int64(1), "{{", int64(0), int64(1)}, backend.ErrHeld},
-		"held, for ever":      {[]any{int64(2), int64(1 << 52), "", int64(0), int64(1)}, backend.ErrHeld},
+		"dead":            {[]any{int64(3)}, backend.ErrLost},
+		"foreign":         {[]any{int64(4), "a string"}, backend.ErrForeign},
+		"foreign, no why": {[]any{int64(4)}, backend.ErrForeign},
+		"held, bad meta": {
+			[]any{int64(2), int64(1), "{{", int64(0), int64(1)},
+			backend.ErrHeld,
+		},
+		"held, for ever": {
+			[]any{int64(2), int64(1 << 52), "", int64(0), int64(1)},
+			backend.ErrHeld,
+		},
 		"held, not to ask":    {[]any{int64(2), int64(0), "", int64(2), int64(1)}, backend.ErrHeld},
 		"held, negative":      {[]any{int64(2), int64(-1), "", int64(2), int64(1)}, nil},
 		"held, cut":           {[]any{int64(2), int64(1), ""}, nil},
@@ -113,15 +124,22 @@ func TestDecodeInspect(t *testing.T) {
 	}
 	const now, later, past = "1000", "2500", "999" // ms
 	fields := func(all ...string) string { return "#" + strings.Join(all, "\n") }
-	hash := func(more ...string) string { return fields(append([]string{"v", "h2", "f", "9"}, more...)...) }
+	hash := func(more ...string) string {
+		return fields(append([]string{"v", "h2", "f", "9"}, more...)...)
+	}
 	group := func(mode, holders, head, tail, waiting string) string {
 		return mode + " 0 " + holders + " 0 0 0 0 " + head + " " + tail + " " + waiting + " 0"
 	}
-	place := func(ends, form string) string { return ends + " 60000 client " + form + " 15000 c 1 {\"pid\":7}" }
-	heavy := hash("g", "p 9 2*5 0 0 0 0 1 1 1 1", "k:1", later+" 8*4  a {}", "k:2", later+" 7  b {}",
+	place := func(ends, form string) string {
+		return ends + " 60000 client " + form + " 15000 c 1 {\"pid\":7}"
+	}
+	heavy := hash("g", "p 9 2*5 0 0 0 0 1 1 1 1", "k:1", later+" 8*4  a {}", "k:2",
+		later+" 7  b {}",
 		"q:1", place(later, "p,9*5,"))
-	readers := hash("g", group("s", "2", "4", "8", "2"), "k:1", later+" 8  a%20b {\"host\":\"h\"}", "k:2", past+" 7 o i ",
-		"q:8", place(later, "!p,2,"), "q:5", place(later, "+r,0,me"), "q:6", place(past, "x"), "q:9", "of old")
+	readers := hash("g", group("s", "2", "4", "8", "2"), "k:1", later+" 8  a%20b {\"host\":\"h\"}",
+		"k:2", past+" 7 o i ",
+		"q:8", place(later, "!p,2,"), "q:5", place(later, "+r,0,me"), "q:6", place(past, "x"),
+		"q:9", "of old")
 	inspect := func(stored ...string) ([]Inspected, error) {
 		reply := []any{int64(1), "1", "999"}
 		for _, s := range stored {
@@ -135,15 +153,22 @@ func TestDecodeInspect(t *testing.T) {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	a := backend.Holder{
-		Owner: "a b", ID: "a b", Mode: backend.Shared, Token: 8, TTL: 1500 * time.Millisecond, Meta: backend.Meta{Host: "h"},
+		Owner: "a b", ID: "a b", Mode: backend.Shared, Token: 8, TTL: 1500 * time.Millisecond,
+		Meta: backend.Meta{Host: "h"},
 	}
 	me := backend.Holder{Owner: "me", ID: "me", Token: 8, TTL: 1500 * time.Millisecond}
 	second := me
 	second.Token = 9
 	permit := func(id string, token uint64, weight int) backend.Holder {
-		return backend.Holder{Owner: id, ID: id, Mode: backend.Permit, Token: token, TTL: 1500 * time.Millisecond, Weight: weight}
+		return backend.Holder{
+			Owner: id, ID: id, Mode: backend.Permit, Token: token,
+			TTL: 1500 * time.Millisecond, Weight: weight,
+		}
 	}
-	waits := []backend.Waiter{{Owner: "me", Meta: backend.Meta{PID: 7}}, {Owner: "c", Mode: backend.Permit, Meta: backend.Meta{PID: 7}}}
+	waits := []backend.Waiter{
+		{Owner: "me", Meta: backend.Meta{PID: 7}},
+		{Owner: "c", Mode: backend.Permit, Meta: backend.Meta{PID: 7}},
+	}
 	for i, want := range []backend.State{
 		{Token: 9, Holders: []backend.Holder{a}, Waiters: waits},
 		{},
@@ -154,7 +179,10 @@ func TestDecodeInspect(t *testing.T) {
 		{Token: 9},
 		{
 			Token: 9, Holders: []backend.Holder{permit("a", 8, 4), permit("b", 7, 0)},
-			Waiters: []backend.Waiter{{Owner: "c", Mode: backend.Permit, Meta: backend.Meta{PID: 7}, Weight: 5}},
+			Waiters: []backend.Waiter{{
+				Owner: "c", Mode: backend.Permit, Meta: backend.Meta{PID: 7},
+				Weight: 5,
+			}},
 		},
 	} {
 		if all[i].Err != nil || !reflect.DeepEqual(all[i].State, want) {
@@ -162,17 +190,24 @@ func TestDecodeInspect(t *testing.T) {
 		}
 	}
 	for _, stored := range []string{
-		"?", "$5 x", "$5 h3 9", "$-1 h2 9", "$10 h2 9 5 me 10 ", "#", "#a", fields("a", "b"), fields("v", "h3", "f", "9"), fields("v", "h2"), fields("v", "h2", "f", "-9"),
+		"?", "$5 x", "$5 h3 9", "$-1 h2 9", "$10 h2 9 5 me 10 ", "#", "#a", fields("a", "b"),
+		fields("v", "h3", "f", "9"), fields("v", "h2"), fields("v", "h2", "f", "-9"),
 		hash("o", "me"), hash("o", "", "x", later), hash("o", "me", "x", later, "b", "10"),
-		hash("o", "me", "x", later, "g", group("s", "1", "1", "0", "0")), hash("g", "x"), hash("g", group("s", "999999", "1", "0", "0")),
-		hash("g", group("s", "1", "1", "0", "0"), "k:1", "soon 8 o i "), hash("g", group("s", "1", "1", "0", "0"), "k:1", later+" 8 o"),
-		hash("g", group("-", "0", "1", "1", "1"), "q:1", "x"), hash("g", group("-", "0", "1", "1", "1"), "q:1", place(later, "p,2")),
+		hash("o", "me", "x", later, "g", group("s", "1", "1", "0", "0")), hash("g", "x"),
+		hash("g", group("s", "999999", "1", "0", "0")),
+		hash("g", group("s", "1", "1", "0", "0"), "k:1", "soon 8 o i "),
+		hash("g", group("s", "1", "1", "0", "0"), "k:1", later+" 8 o"),
+		hash("g", group("-", "0", "1", "1", "1"), "q:1", "x"),
+		hash("g", group("-", "0", "1", "1", "1"), "q:1", place(later, "p,2")),
 		hash("g", group("-", "0", "1", "1", "1"), "q:1", place("soon", "x")),
 		hash("g", group("-", "0", "1", "1", "1"), "q:1", place(later, "p,9*10,")),
-		hash("g", "p 9 1*1 0 0 0 0 1 0 0 0", "k:1", later+" 8  a {}"), hash("g", "p 9 1*10 0 0 0 0 1 0 0 0", "k:1", later+" 8*10  a {}"),
-		hash("g", "s 0 1*2 0 0 0 0 1 0 0 0", "k:1", later+" 8*2  a {}"), hash("g", group("s", "1", "1", "0", "0"), "k:1", later+" 8*1  a {}"),
+		hash("g", "p 9 1*1 0 0 0 0 1 0 0 0", "k:1", later+" 8  a {}"),
+		hash("g", "p 9 1*10 0 0 0 0 1 0 0 0", "k:1", later+" 8*10  a {}"),
+		hash("g", "s 0 1*2 0 0 0 0 1 0 0 0", "k:1", later+" 8*2  a {}"),
+		hash("g", group("s", "1", "1", "0", "0"), "k:1", later+" 8*1  a {}"),
 	} {
-		if all, err := inspect(stored, readers); err != nil || len(all) != 2 || !errors.Is(all[0].Err, backend.ErrForeign) ||
+		if all, err := inspect(stored, readers); err != nil || len(all) != 2 ||
+			!errors.Is(all[0].Err, backend.ErrForeign) ||
 			!reflect.DeepEqual(all[0].State, backend.State{}) || all[1].Err != nil {
 			t.Errorf("%q is read as %+v, %v", stored, all, err)
 		}
@@ -187,7 +222,8 @@ func TestDecodeInspect(t *testing.T) {
 		[]any{int64(1), "1", "999", nil},
 		[]any{int64(1), "1", "999", "", ""},
 	} {
-		if all, err := l.DecodeInspect(reply, 1); err == nil || backend.AnswerOf(err) != backend.Unknown {
+		if all, err := l.DecodeInspect(reply, 1); err == nil ||
+			backend.AnswerOf(err) != backend.Unknown {
 			t.Errorf("%v is read as %+v, %v", reply, all, err)
 		}
 	}
@@ -206,7 +242,8 @@ func TestDecodeInspectOfDialect(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].Err != nil || !reflect.DeepEqual(all[0].State, want) {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if all, err := l.DecodeInspect([]any{int64(1), int64(9)}, 1); err != nil || len(all) != 1 || !reflect.DeepEqual(all[0].State, backend.State{Token: 9}) {
+	if all, err := l.DecodeInspect([]any{int64(1), int64(9)}, 1); err != nil || len(all) != 1 ||
+		!reflect.DeepEqual(all[0].State, backend.State{Token: 9}) {
 		t.Errorf("free: %+v, %v", all, err)
 	}
 	if _, err := l.DecodeInspect([]any{int64(4), "x"}, 1); !errors.Is(err, backend.ErrForeign) {
@@ -276,7 +313,8 @@ func FuzzReply(f *testing.F) {
 			t.Fatalf("%v is decoded as renewed", reply)
 		}
 		told, err := DecodeRelease(reply)
-		if err == nil && (len(r) != 1 && len(r) != 3 || r[0] != int64(1)) || (told.Waiting > 0) != (err == nil && len(r) == 3) {
+		if err == nil && (len(r) != 1 && len(r) != 3 || r[0] != int64(1)) ||
+			(told.Waiting > 0) != (err == nil && len(r) == 3) {
 			t.Fatalf("%v is decoded as %+v, %v", reply, told, err)
 		}
 		_, _ = Layout{}.DecodeInspect(reply, 2)

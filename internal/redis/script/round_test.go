@@ -10,19 +10,23 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// What a key outlives its lease by is a whole number of milliseconds: the script takes it from the end of
-// the key, and a part of one would be taken from the lease. Of a lease nothing more is told than was asked
-// for, as that is what the holder believes in.
+// What a key outlives its lease by is a whole number of milliseconds: the script takes it from the
+// end of the key, and a part of one would be taken from the lease. Of a lease nothing more is told
+// than was asked for, as that is what the holder believes in.
 func TestPartsOfAMillisecond(t *testing.T) {
 	for _, retention := range []time.Duration{1, 1500 * time.Microsecond, time.Second + 1} {
 		l, err := NewLayout("", retention, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, ttl := range []time.Duration{100*time.Millisecond + 900*time.Microsecond, time.Second + 400*time.Microsecond, time.Minute + 1} {
+		for _, ttl := range []time.Duration{
+			100*time.Millisecond + 900*time.Microsecond,
+			time.Second + 400*time.Microsecond, time.Minute + 1,
+		} {
 			c := backend.Claim{Key: "k", Owner: "o", TTL: ttl}
 			if keep := l.Keep(c); keep%time.Millisecond != 0 || keep < max(retention, ttl/2) {
-				t.Errorf("a lease of %v with a retention of %v is kept for %v", ttl, retention, keep)
+				t.Errorf("a lease of %v with a retention of %v is kept for %v", ttl, retention,
+					keep)
 			}
 			if g := Granted(1, c); g.TTL != ttl {
 				t.Errorf("granted %v of %v", g.TTL, ttl)
@@ -31,8 +35,9 @@ func TestPartsOfAMillisecond(t *testing.T) {
 	}
 }
 
-// A lease lasts for all of its TTL from when the server has the request, and a place for all of its own: their
-// ends are whole milliseconds, and a part of one has gone by. Their clients count from when they have asked.
+// A lease lasts for all of its TTL from when the server has the request, and a place for all of its
+// own: their ends are whole milliseconds, and a part of one has gone by. Their clients count from
+// when they have asked.
 //
 // covers: D7
 func TestNothingEndsBeforeItsTime(t *testing.T) {
@@ -74,34 +79,53 @@ func TestNothingEndsBeforeItsTime(t *testing.T) {
 		then func(r rig)
 		end  string // the field that leads to it, if the key is a hash
 	}{
-		"a free key":                 {is: free, then: acquire(a), end: "x"},
-		"one of many":                {is: free, then: among(a), end: "x"},
-		"after a lease that is over": {is: func(r rig) { held(r, 5, 0); r.ended("x") }, then: acquire(a), end: "x"},
-		"a repeat":                   {is: acquire(a), then: acquire(a), end: "x"},
-		"a repeat before a queue":    {is: behind, then: acquire(queued("holder")), end: "x"},
-		"a renewal":                  {is: acquire(a), then: renew(a), end: "x"},
-		"a renewal before a queue":   {is: behind, then: renew(plainClaim("holder")), end: "x"},
-		"a reader":                   {is: free, then: acquire(reads), end: "h:a"},
-		"a second reader":            {is: acquire(reader("r")), then: acquire(reads), end: "h:a"},
-		"a reader's repeat":          {is: acquire(reads), then: acquire(reads), end: "h:a"},
-		"a reader's renewal":         {is: acquire(reads), then: renew(reads), end: "h:a"},
-		"a permit":                   {is: free, then: acquire(counted), end: "h:a"},
-		"a re-entrant hold":          {is: free, then: acquire(enters), end: "h:a"},
-		"handed to the next":         {is: queue(a), then: func(r rig) { r.dropped(plainClaim("h")) }, end: "x"},
+		"a free key":  {is: free, then: acquire(a), end: "x"},
+		"one of many": {is: free, then: among(a), end: "x"},
+		"after a lease that is over": {is: func(r rig) {
+			held(r, 5, 0)
+			r.ended("x")
+		}, then: acquire(a), end: "x"},
+		"a repeat":                 {is: acquire(a), then: acquire(a), end: "x"},
+		"a repeat before a queue":  {is: behind, then: acquire(queued("holder")), end: "x"},
+		"a renewal":                {is: acquire(a), then: renew(a), end: "x"},
+		"a renewal before a queue": {is: behind, then: renew(plainClaim("holder")), end: "x"},
+		"a reader":                 {is: free, then: acquire(reads), end: "h:a"},
+		"a second reader":          {is: acquire(reader("r")), then: acquire(reads), end: "h:a"},
+		"a reader's repeat":        {is: acquire(reads), then: acquire(reads), end: "h:a"},
+		"a reader's renewal":       {is: acquire(reads), then: renew(reads), end: "h:a"},
+		"a permit":                 {is: free, then: acquire(counted), end: "h:a"},
+		"a re-entrant hold":        {is: free, then: acquire(enters), end: "h:a"},
+		"handed to the next": {is: queue(a), then: func(r rig) {
+			r.dropped(plainClaim("h"))
+		}, end: "x"},
 		"handed to the next before others": {is: func(r rig) {
 			queue(a)(r)
 			_ = r.refused(queued("b"), 2)
 		}, then: func(r rig) { r.dropped(plainClaim("h")) }, end: "x"},
-		"handed to a reader":              {is: queue(reads), then: func(r rig) { r.dropped(plainClaim("h")) }, end: "h:a"},
-		"the first place":                 {is: acquire(plainClaim("h")), then: acquire(a), end: "w:a"},
+		"handed to a reader": {is: queue(reads), then: func(r rig) {
+			r.dropped(plainClaim("h"))
+		}, end: "h:a"},
+		"the first place": {
+			is: acquire(plainClaim("h")), then: acquire(a),
+			end: "w:a",
+		},
 		"a place behind others":           {is: behind, then: acquire(a), end: "w:a"},
 		"a reader's place":                {is: behind, then: acquire(reads), end: "w:a"},
 		"a place that is asked for again": {is: queue(a), then: acquire(a), end: "w:a"},
 		"a heartbeat":                     {is: behind, then: beats("w2"), end: "w:w2"},
-		"a heartbeat that lets in":        {is: func(r rig) { behind(r); r.ended("x") }, then: beats("w2"), end: "w:w2"},
-		"the dialect":                     {l: dialect, is: free, then: acquire(plainClaim("a"))},
-		"a repeat in the dialect":         {l: dialect, is: acquire(plainClaim("a")), then: acquire(plainClaim("a"))},
-		"a renewal in the dialect":        {l: dialect, is: acquire(plainClaim("a")), then: renew(plainClaim("a"))},
+		"a heartbeat that lets in": {is: func(r rig) {
+			behind(r)
+			r.ended("x")
+		}, then: beats("w2"), end: "w:w2"},
+		"the dialect": {l: dialect, is: free, then: acquire(plainClaim("a"))},
+		"a repeat in the dialect": {
+			l: dialect, is: acquire(plainClaim("a")),
+			then: acquire(plainClaim("a")),
+		},
+		"a renewal in the dialect": {
+			l: dialect, is: acquire(plainClaim("a")),
+			then: renew(plainClaim("a")),
+		},
 	} {
 		for range 10 { // each within the millisecond in which it began, but for one that is unlucky
 			r := newRig(t)
@@ -113,7 +137,8 @@ func TestNothingEndsBeforeItsTime(t *testing.T) {
 			began := r.us()
 			test.then(r)
 			if end := r.end(test.end); end*1000 < began+minute.Microseconds() {
-				t.Errorf("%s: it ends %d µs before a minute after the request was sent", name, began+minute.Microseconds()-end*1000)
+				t.Errorf("%s: it ends %d µs before a minute after the request was sent", name,
+					began+minute.Microseconds()-end*1000)
 				break
 			}
 		}
@@ -142,8 +167,8 @@ func (r rig) us() int64 {
 	return s*1_000_000 + us
 }
 
-// end is when the lease of a key ends, or in a hash what field leads to: "x" of a hold that is alone,
-// "h:id" of one of several, "w:id" of a place. In ms by the server's clock.
+// end is when the lease of a key ends, or in a hash what field leads to: "x" of a hold that is
+// alone, "h:id" of one of several, "w:id" of a place. In ms by the server's clock.
 func (r rig) end(field string) (ms int64) {
 	r.t.Helper()
 	kind, _, _ := strings.Cut(field, ":")
@@ -152,8 +177,10 @@ func (r rig) end(field string) (ms int64) {
 	case r.srv.MustDo("TYPE", r.l.Key(r.key)) == "string":
 		reply, err := r.srv.Do("EVAL", `
 			local margin = string.match(redis.call('GET', KEYS[1]), '^h2 %d+ (%d+) ') or 0
-			local left, time = redis.call('PTTL', KEYS[1]), redis.call('TIME') -- the clock last: else it might seem to end sooner
-			return string.format('%.0f', math.floor(time[1] * 1000 + time[2] / 1000) + left - margin)`,
+			-- The clock last: else it might seem to end sooner.
+			local left, time = redis.call('PTTL', KEYS[1]), redis.call('TIME')
+			local now = math.floor(time[1] * 1000 + time[2] / 1000)
+			return string.format('%.0f', now + left - margin)`,
 			"1", r.l.Key(r.key))
 		if err != nil {
 			r.t.Fatal(err)

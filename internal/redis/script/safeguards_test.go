@@ -32,7 +32,8 @@ func TestReleaseAfterTheEndIsLost(t *testing.T) {
 			if !errors.Is(err, backend.ErrLost) {
 				t.Errorf("%s, a release after the end of the lease: %v, want ErrLost", c.ID(), err)
 			}
-			if ranOut := strings.Contains(fmt.Sprint(err), "run out"); i == 0 && ranOut == r.l.isDialect() {
+			if ranOut := strings.Contains(fmt.Sprint(err), "run out"); i == 0 &&
+				ranOut == r.l.isDialect() {
 				t.Errorf("%s: %v", c.ID(), err)
 			}
 		}
@@ -53,10 +54,16 @@ func TestReleaseAfterTheEndIsLost(t *testing.T) {
 		c     backend.Claim
 		queue []string
 	}{
-		"alone": {l: layout(t), c: plainClaim("a")}, "before one": {l: layout(t), c: plainClaim("a"), queue: []string{"b"}},
+		"alone": {l: layout(t), c: plainClaim("a")}, "before one": {
+			l: layout(t),
+			c: plainClaim("a"), queue: []string{"b"},
+		},
 		"before two": {l: layout(t), c: plainClaim("a"), queue: []string{"b", "c"}},
 		"reader":     {l: layout(t), c: reader("a")}, "permit": {l: layout(t), c: permit("a", 2)},
-		"re-entrant": {l: layout(t), c: entrant("o", "a")}, "dialect": {l: dialect, c: plainClaim("a")},
+		"re-entrant": {l: layout(t), c: entrant("o", "a")}, "dialect": {
+			l: dialect,
+			c: plainClaim("a"),
+		},
 	} {
 		for _, unknown := range []bool{false, true} {
 			r := newRig(t)
@@ -79,7 +86,8 @@ func TestReleaseAfterTheEndIsLost(t *testing.T) {
 			}
 		}
 	}
-	for _, unknown := range []bool{false, true} { // whoever has held since: also where all is free again
+	// Whoever has held since: also where all is free again.
+	for _, unknown := range []bool{false, true} {
 		r := newRig(t)
 		grant(r, plainClaim("a"), ttl)
 		r.lapse(ttl)
@@ -158,13 +166,15 @@ func held(r rig, counter int64, n int) {
 	r.t.Helper()
 	ends := r.now() + 60_000
 	fields := []string{
-		"v", "h2", "f", fmt.Sprint(counter), "o", "holder", "x", fmt.Sprint(ends), "b", "1", "m", "",
+		"v", "h2", "f", fmt.Sprint(counter), "o", "holder", "x", fmt.Sprint(ends), "b", "1", "m",
+		"",
 	}
 	if n > 0 {
 		fields = append(fields, "g", fmt.Sprintf("- 0 0 0 0 0 %d 1 %d %d 0", ends+1000, n, n))
 	}
 	for i := 1; i <= n; i++ {
-		fields = append(fields, fmt.Sprint("q:", i), fmt.Sprintf("%d 60000 me x 60000 w%d 1000 {}", ends, i),
+		fields = append(fields, fmt.Sprint("q:", i),
+			fmt.Sprintf("%d 60000 me x 60000 w%d 1000 {}", ends, i),
 			fmt.Sprintf("w:w%d", i), fmt.Sprint(i))
 	}
 	r.set(fields...)
@@ -176,7 +186,8 @@ func held(r rig, counter int64, n int) {
 //
 // covers: K1
 func TestReserveEndsNearTheClock(t *testing.T) {
-	const far = 8 * time.Second // the test's clock may be as much behind the script's: the counter is on the near side of it
+	// The test's clock may be as much behind the script's: the counter is on the near side of it.
+	const far = 8 * time.Second
 	for name, way := range map[string]func(r rig, counter int64){
 		"acquire": func(r rig, counter int64) {
 			r.set(fmt.Sprint("h2 ", counter))
@@ -184,8 +195,14 @@ func TestReserveEndsNearTheClock(t *testing.T) {
 			c.Reserve = 1000
 			r.granted(c)
 		},
-		"hand-over to the last":   func(r rig, counter int64) { held(r, counter, 1); r.dropped(plainClaim("holder")) },
-		"hand-over before others": func(r rig, counter int64) { held(r, counter, 2); r.dropped(plainClaim("holder")) },
+		"hand-over to the last": func(r rig, counter int64) {
+			held(r, counter, 1)
+			r.dropped(plainClaim("holder"))
+		},
+		"hand-over before others": func(r rig, counter int64) {
+			held(r, counter, 2)
+			r.dropped(plainClaim("holder"))
+		},
 	} {
 		r := newRig(t)
 		clock := r.ms() * 1000
@@ -215,7 +232,9 @@ func TestMinimumTokenIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, set := range map[string]func(r *rig){
-		"nothing": func(*rig) {}, "a string": func(r *rig) { r.set("h2 5") }, "a hash": func(r *rig) { r.set("v", "h2", "f", "5") },
+		"nothing": func(*rig) {}, "a string": func(r *rig) {
+			r.set("h2 5")
+		}, "a hash": func(r *rig) { r.set("v", "h2", "f", "5") },
 		"dialect": func(r *rig) { r.l = dialect },
 	} {
 		for _, over := range []time.Duration{5 * time.Second, time.Hour} {
@@ -227,9 +246,11 @@ func TestMinimumTokenIsBounded(t *testing.T) {
 			c.MinToken = uint64(before + over.Microseconds())
 			g, err := DecodeAcquire(r.send(r.l.Acquire(c)), c)
 			after := (r.ms() + 1) * 1000
-			least, most := before+min(over, minute/4).Microseconds(), after+min(over, minute/4).Microseconds()
+			least, most := before+min(over, minute/4).Microseconds(), after+
+				min(over, minute/4).Microseconds()
 			if err != nil || int64(g.Token) < least || int64(g.Token) > most || g.Reserved != 100 {
-				t.Errorf("%s, a minimum of %v ahead: %+v, %v; want %d to %d", name, over, g, err, least, most)
+				t.Errorf("%s, a minimum of %v ahead: %+v, %v; want %d to %d", name, over, g, err,
+					least, most)
 			}
 		}
 	}
@@ -267,11 +288,13 @@ func TestMinimumTokenThatWasGiven(t *testing.T) {
 // covers: I1, B1
 func TestTakesWhatIsOver(t *testing.T) {
 	for name, c := range map[string]backend.Claim{
-		"a try": plainClaim("b"), "a claim that queues": queued("b"), "a reader": reader("b"), "a permit": permit("b", 2),
+		"a try": plainClaim("b"), "a claim that queues": queued("b"), "a reader": reader("b"),
+		"a permit": permit("b", 2),
 	} {
 		r := newRig(t)
 		const last uint64 = 1700000000000000
-		r.set(fmt.Sprintf("h2 %d %d other 1 ", last, minute.Milliseconds()*2)) // it expires in 2 min, all of that margin
+		// It expires in 2 min, all of that margin.
+		r.set(fmt.Sprintf("h2 %d %d other 1 ", last, minute.Milliseconds()*2))
 		if g := r.granted(c); g.Token <= last {
 			t.Errorf("%s on a string: token %d", name, g.Token)
 		}
@@ -298,9 +321,18 @@ func TestKeyOutlivesAll(t *testing.T) {
 		return c
 	}
 	for name, way := range map[string]func(r rig){
-		"the first place":  func(r rig) { r.granted(plainClaim("h")); _ = r.refused(patient(queued("a"), long), 1) },
-		"the second place": func(r rig) { held(r, 5, 1); _ = r.refused(patient(queued("a"), long), 2) },
-		"a reader's place": func(r rig) { held(r, 5, 1); _ = r.refused(patient(reader("a"), long), 2) },
+		"the first place": func(r rig) {
+			r.granted(plainClaim("h"))
+			_ = r.refused(patient(queued("a"), long), 1)
+		},
+		"the second place": func(r rig) {
+			held(r, 5, 1)
+			_ = r.refused(patient(queued("a"), long), 2)
+		},
+		"a reader's place": func(r rig) {
+			held(r, 5, 1)
+			_ = r.refused(patient(reader("a"), long), 2)
+		},
 		"a reader": func(r rig) {
 			c := reader("a")
 			c.TTL = long
@@ -326,7 +358,8 @@ func TestKeyOutlivesAll(t *testing.T) {
 			c.TTL, c.WaiterTTL = long, long
 			_ = r.refused(c, 1)
 			_ = r.refused(queued("b"), 2)
-			r.srv.MustDo("HSET", r.l.Key(r.key), "g", fmt.Sprintf("- 0 0 0 0 0 %d 1 2 2 0", r.ms()+1))
+			r.srv.MustDo("HSET", r.l.Key(r.key), "g",
+				fmt.Sprintf("- 0 0 0 0 0 %d 1 2 2 0", r.ms()+1))
 			r.srv.MustDo("PEXPIRE", r.l.Key(r.key), "70000")
 			r.dropped(plainClaim("h"))
 		},
@@ -348,7 +381,8 @@ func TestKeyOutlivesAll(t *testing.T) {
 	} {
 		r := newRig(t)
 		way(r)
-		if left := r.left(); left < (long+layout(t).Keep(backend.Claim{TTL: minute})).Milliseconds()-5000 {
+		if left := r.left(); left < (long+
+			layout(t).Keep(backend.Claim{TTL: minute})).Milliseconds()-5000 {
 			t.Errorf("%s: the key lives for %d ms, and something lasts an hour", name, left)
 		}
 	}
@@ -358,10 +392,15 @@ func TestKeyOutlivesAll(t *testing.T) {
 	c.TTL = long
 	_ = r.refused(c, 1)
 	r.dropped(reader("h"))
-	if left := r.left(); left < layout(t).Keep(c).Milliseconds() { // as long as leases of an hour are to be remembered
-		t.Errorf("handed over to one with leases of an hour: the key lives for %d ms, want %v at least", left, layout(t).Keep(c))
+	// As long as leases of an hour are to be remembered.
+	if left := r.left(); left < layout(t).Keep(c).Milliseconds() {
+		t.Errorf("handed over to one with leases of an hour: the key lives for %d ms, "+
+			"want %v at least", left, layout(t).Keep(c))
 	}
-	for name, c := range map[string]backend.Claim{"the first place": queued("a"), "a reader's": reader("a")} {
+	for name, c := range map[string]backend.Claim{
+		"the first place": queued("a"),
+		"a reader's":      reader("a"),
+	} {
 		r := newRig(t)
 		r.granted(plainClaim("h"))
 		had := r.left()
@@ -385,7 +424,10 @@ func TestKeyOutlivesAll(t *testing.T) {
 		"a heartbeat": func(r rig) { r.beats("w1", []bool{true}, patient(queued("w1"), long)) },
 		"a hand-over": func(r rig) { r.dropped(plainClaim("holder")) },
 		"a renewal": func(r rig) {
-			_ = DecodeRenew(r.send(r.l.Renew(backend.Claim{Key: r.key, Owner: "holder", TTL: minute})))
+			_ = DecodeRenew(r.send(r.l.Renew(backend.Claim{
+				Key: r.key, Owner: "holder",
+				TTL: minute,
+			})))
 		},
 		"a tombstone":            func(r rig) { _ = r.release("stranger", false) },
 		"the last place is left": func(r rig) { _ = r.drop(queued("w1")) },
@@ -415,7 +457,10 @@ func TestOutOfMemory(t *testing.T) {
 		"two":   func(r rig) { held(r, 5, 2) }, "readers": func(r rig) { r.granted(reader("r1")) },
 	}
 	for name, state := range states {
-		for _, c := range []backend.Claim{queued("a"), reader("a"), permit("a", 2), entrant("a", "a1")} {
+		for _, c := range []backend.Claim{
+			queued("a"), reader("a"), permit("a", 2),
+			entrant("a", "a1"),
+		} {
 			r := newRig(t)
 			state(r)
 			before := r.stored()
@@ -451,7 +496,8 @@ func TestOutOfMemory(t *testing.T) {
 			if renewed != nil || !held {
 				t.Errorf("%s: renewed %v, released %v", name, renewed, held)
 			}
-			if s := r.state(); len(s.Holders) > 0 && s.Holders[0].Owner != "w1" || len(s.Holders) == 0 && name != "held" {
+			if s := r.state(); len(s.Holders) > 0 && s.Holders[0].Owner != "w1" ||
+				len(s.Holders) == 0 && name != "held" {
 				t.Errorf("%s: %+v after the release", name, s)
 			}
 		}
@@ -475,7 +521,8 @@ func TestHoldIsNotCountedTwice(t *testing.T) {
 		r.granted(reader("r0"))
 	}
 	if s := r.state(); len(s.Holders) != 1 || strings.Count("\n"+r.stored(), "\nk:") != 1 {
-		t.Errorf("%+v and %d slots, want r0 alone", s.Holders, strings.Count("\n"+r.stored(), "\nk:"))
+		t.Errorf("%+v and %d slots, want r0 alone", s.Holders,
+			strings.Count("\n"+r.stored(), "\nk:"))
 	}
 	r.dropped(reader("r0"))
 	r.granted(plainClaim("w"))
@@ -499,7 +546,8 @@ func TestTombstoneOutlivesOthers(t *testing.T) {
 		_ = r.refusedOrNot(queued("w1"))
 		r.dropped(plainClaim("holder"))
 		if _, err := r.ask(queued("late")); !errors.Is(err, backend.ErrLost) {
-			t.Errorf("%s: an attempt that was released, and comes late: %v, want ErrLost", name, err)
+			t.Errorf("%s: an attempt that was released, and comes late: %v, want ErrLost", name,
+				err)
 		}
 	}
 }
@@ -552,7 +600,10 @@ func TestDamagedGroup(t *testing.T) {
 		"a number that is not in full": {"- 0 0 0 0 0 1 1 1 1 1.5", true},
 	} {
 		r := newRig(t)
-		fields := []string{"v", "h2", "f", "7", "g", test.group, "q:1", place, "w:w1", "1", "k:1", hold, "h:reader", "1"}
+		fields := []string{
+			"v", "h2", "f", "7", "g", test.group, "q:1", place, "w:w1", "1", "k:1",
+			hold, "h:reader", "1",
+		}
 		if test.owner {
 			fields = append(fields, "o", "holder", "x", fmt.Sprint(future), "m", "", "b", "1")
 		}
@@ -598,9 +649,15 @@ func TestRenewalOnlyGrows(t *testing.T) {
 		c     backend.Claim
 		queue bool
 	}{
-		"alone": {layout(t), plainClaim("a"), false}, "before one": {layout(t), plainClaim("a"), true},
+		"alone": {layout(t), plainClaim("a"), false}, "before one": {
+			layout(t), plainClaim("a"),
+			true,
+		},
 		"reader": {layout(t), reader("a"), false}, "permit": {layout(t), permit("a", 2), false},
-		"re-entrant": {layout(t), entrant("o", "a"), false}, "dialect": {dialect, plainClaim("a"), false},
+		"re-entrant": {layout(t), entrant("o", "a"), false}, "dialect": {
+			dialect, plainClaim("a"),
+			false,
+		},
 	} {
 		r := newRig(t)
 		r.l = test.l
@@ -629,8 +686,12 @@ func TestRenewalOnlyGrows(t *testing.T) {
 			_ = r.refused(queued("b"), 1)
 		}
 		for what, again := range map[string]func() error{
-			"a renewal":          func() error { return renew(time.Second) },
-			"a repeated attempt": func() error { c.TTL = time.Second; defer func() { c.TTL = minute }(); return grant() },
+			"a renewal": func() error { return renew(time.Second) },
+			"a repeated attempt": func() error {
+				c.TTL = time.Second
+				defer func() { c.TTL = minute }()
+				return grant()
+			},
 		} {
 			if err := again(); err != nil || remains() < minute/2 {
 				t.Errorf("%s: %s with a shorter TTL: %v, and %v remain", name, what, err, remains())
@@ -666,7 +727,8 @@ func TestRenewalRaisesTheToken(t *testing.T) {
 	block := plainClaim("a")
 	block.Reserve = 10
 	for name, c := range map[string]backend.Claim{
-		"alone": block, "reader": reader("a"), "permit": permit("a", 2), "re-entrant": entrant("o", "a"),
+		"alone": block, "reader": reader("a"), "permit": permit("a", 2), "re-entrant": entrant("o",
+			"a"),
 	} {
 		r := newRig(t)
 		first := r.granted(c)
@@ -685,9 +747,11 @@ func TestRenewalRaisesTheToken(t *testing.T) {
 			s := r.state()
 			reserved := uint64(max(first.Reserved, 1)) - 1
 			if s.Holders[0].Token != least || s.Token < least+reserved {
-				t.Errorf("%s: after a renewal with %d: %+v, want token %d", name, minToken, s, least)
+				t.Errorf("%s: after a renewal with %d: %+v, want token %d", name, minToken, s,
+					least)
 			}
-			if name == "re-entrant" && s.Holders[1].Token != least || name == "reader" && s.Holders[1].Token == least {
+			if name == "re-entrant" && s.Holders[1].Token != least ||
+				name == "reader" && s.Holders[1].Token == least {
 				t.Errorf("%s: the other's token is %d", name, s.Holders[1].Token)
 			}
 		}
@@ -712,8 +776,10 @@ func TestRenewalRaisesTheToken(t *testing.T) {
 // covers: W9
 func TestEveryVerbLetsIn(t *testing.T) {
 	for verb, call := range map[string]func(r rig){
-		"acquire":    func(r rig) { _ = r.refusedOrNot(plainClaim("try")) },
-		"renew":      func(r rig) { _ = DecodeRenew(r.send(r.l.Renew(backend.Claim{Owner: "p1", TTL: minute}))) },
+		"acquire": func(r rig) { _ = r.refusedOrNot(plainClaim("try")) },
+		"renew": func(r rig) {
+			_ = DecodeRenew(r.send(r.l.Renew(backend.Claim{Owner: "p1", TTL: minute})))
+		},
 		"release":    func(r rig) { _ = r.drop(plainClaim("stranger")) },
 		"heartbeat":  func(r rig) { r.beats("p4", []bool{true}, permit("p4", 2)) },
 		"releaseall": func(r rig) { r.releaseAll(plainClaim("stranger"), plainClaim("another")) },
@@ -725,7 +791,8 @@ func TestEveryVerbLetsIn(t *testing.T) {
 		_ = r.refused(permit("p4", 2), 2)
 		r.ended("h:p2")
 		call(r)
-		if s := r.state(); len(s.Holders) != 2 || s.Holders[1].Owner != "p3" || len(s.Waiters) != 1 {
+		if s := r.state(); len(s.Holders) != 2 || s.Holders[1].Owner != "p3" ||
+			len(s.Waiters) != 1 {
 			t.Errorf("%s: %+v, want p3 to be let in", verb, s)
 		}
 	}
@@ -750,11 +817,26 @@ func TestEveryVerbLetsIn(t *testing.T) {
 // covers: I2, R23
 func TestDamagedPlaces(t *testing.T) {
 	for name, fields := range map[string][]string{
-		"no reserve":          {"q:1", fmt.Sprint(newRig(t).ms()+60_000, " 60000 me x 60000 w1 0 {}")},
-		"too large a reserve": {"q:1", fmt.Sprint(newRig(t).ms()+60_000, " 60000 me x 60000 w1 1025 {}")},
-		"too heavy a permit":  {"q:1", fmt.Sprint(newRig(t).ms()+60_000, " 60000 me p,3*4, 60000 w1 1 {}")},
-		"a permit of nothing": {"q:1", fmt.Sprint(newRig(t).ms()+60_000, " 60000 me p,3*0, 60000 w1 1 {}")},
-		"a heavy reader":      {"q:1", fmt.Sprint(newRig(t).ms()+60_000, " 60000 me s,0*2, 60000 w1 1 {}")},
+		"no reserve": {
+			"q:1",
+			fmt.Sprint(newRig(t).ms()+60_000, " 60000 me x 60000 w1 0 {}"),
+		},
+		"too large a reserve": {
+			"q:1",
+			fmt.Sprint(newRig(t).ms()+60_000, " 60000 me x 60000 w1 1025 {}"),
+		},
+		"too heavy a permit": {
+			"q:1",
+			fmt.Sprint(newRig(t).ms()+60_000, " 60000 me p,3*4, 60000 w1 1 {}"),
+		},
+		"a permit of nothing": {
+			"q:1",
+			fmt.Sprint(newRig(t).ms()+60_000, " 60000 me p,3*0, 60000 w1 1 {}"),
+		},
+		"a heavy reader": {
+			"q:1",
+			fmt.Sprint(newRig(t).ms()+60_000, " 60000 me s,0*2, 60000 w1 1 {}"),
+		},
 		"another's place":     {"w:w1", "2"},
 		"a place before all":  {"w:w1", "0"},
 		"a place after all":   {"w:w1", "3"},
@@ -764,7 +846,8 @@ func TestDamagedPlaces(t *testing.T) {
 		r := newRig(t)
 		held(r, 5, 2)
 		_, place, _ := strings.Cut(r.field("q:1"), " ")
-		r.srv.MustDo("HSET", r.l.Key(r.key), "q:3", fmt.Sprint(r.ms()+60_000, " ", place), "q:0", fmt.Sprint(r.ms()+60_000, " ", place))
+		r.srv.MustDo("HSET", r.l.Key(r.key), "q:3", fmt.Sprint(r.ms()+60_000, " ", place), "q:0",
+			fmt.Sprint(r.ms()+60_000, " ", place))
 		r.srv.MustDo(append([]string{"HSET", r.l.Key(r.key)}, fields...)...)
 		before := r.stored()
 		c := queued("w1")
@@ -786,7 +869,8 @@ func TestDamagedPlaces(t *testing.T) {
 		if name != "another's place" && name != "no place" {
 			continue // a heartbeat looks at its own place alone
 		}
-		if _, err := DecodeHeartbeat(r.send(r.l.Heartbeat([]backend.Claim{c})), 1); !errors.Is(err, backend.ErrForeign) {
+		if _, err := DecodeHeartbeat(r.send(r.l.Heartbeat([]backend.Claim{c})), 1); !errors.Is(err,
+			backend.ErrForeign) {
 			t.Errorf("%s, heartbeat: %v, want ErrForeign", name, err)
 		}
 	}
@@ -822,7 +906,8 @@ func TestDamagedHolds(t *testing.T) {
 		r := newRig(t)
 		r.granted(reader("r1"))
 		r.granted(reader("r2"))
-		r.srv.MustDo("HSET", r.l.Key(r.key), "h:r1", number, "k:3", r.field("k:1"), "k:0", r.field("k:1"))
+		r.srv.MustDo("HSET", r.l.Key(r.key), "h:r1", number, "k:3", r.field("k:1"), "k:0",
+			r.field("k:1"))
 		refused("slot "+number, r, reader("r1"))
 	}
 	for _, count := range []string{"0", "1025", "6", "x"} {
@@ -859,11 +944,16 @@ func TestAReplicaSaysNothing(t *testing.T) {
 		l     Layout
 		state func(r rig)
 	}{
-		"nothing": {layout(t), nothing}, "string": {layout(t), func(r rig) { r.granted(plainClaim("a")) }},
-		"queue":     {layout(t), func(r rig) { held(r, 5, 1) }},
-		"tombstone": {layout(t), func(r rig) { _ = r.release("b", false); r.granted(plainClaim("a")) }},
-		"readers":   {layout(t), func(r rig) { r.granted(reader("a")); r.granted(reader("b")) }},
-		"dialect":   {dialect, nothing}, "dialect: a peer's": {dialect, peer},
+		"nothing": {layout(t), nothing}, "string": {layout(t), func(r rig) {
+			r.granted(plainClaim("a"))
+		}},
+		"queue": {layout(t), func(r rig) { held(r, 5, 1) }},
+		"tombstone": {layout(t), func(r rig) {
+			_ = r.release("b", false)
+			r.granted(plainClaim("a"))
+		}},
+		"readers": {layout(t), func(r rig) { r.granted(reader("a")); r.granted(reader("b")) }},
+		"dialect": {dialect, nothing}, "dialect: a peer's": {dialect, peer},
 	} {
 		r := variant(t, test.l)
 		test.state(r)
@@ -871,13 +961,17 @@ func TestAReplicaSaysNothing(t *testing.T) {
 		for _, owner := range []string{"a", "b", "stranger", "holder", "w1"} {
 			for _, unknown := range []bool{false, true} {
 				c := backend.Claim{Key: r.key, Owner: owner, TTL: minute, NoneInFlight: !unknown}
-				requests := map[string][]string{"renew": words(r.l.Renew(c)), "release": words(r.l.Release(c))}
+				requests := map[string][]string{
+					"renew":   words(r.l.Renew(c)),
+					"release": words(r.l.Release(c)),
+				}
 				if !r.l.isDialect() {
 					requests["releaseall"] = words(r.l.ReleaseAll([]backend.Claim{c, c}))
 				}
 				for verb, args := range requests {
 					if reply, err := r.srv.Do(args...); err == nil {
-						t.Errorf("%s: %s of %s at a replica = %v, want a refusal", name, verb, owner, reply)
+						t.Errorf("%s: %s of %s at a replica = %v, want a refusal", name, verb,
+							owner, reply)
 					}
 				}
 			}
@@ -891,7 +985,10 @@ func TestAReplicaSaysNothing(t *testing.T) {
 // covers: I2, R23
 func TestWhatIsStored(t *testing.T) {
 	r := newRig(t)
-	for _, value := range []string{"h2 1700000000000000 60000 other 1 ", "h2 1700000000000000 60000 a 1 "} {
+	for _, value := range []string{
+		"h2 1700000000000000 60000 other 1 ",
+		"h2 1700000000000000 60000 a 1 ",
+	} {
 		r.srv.MustDo("SET", r.l.Key(r.key), value)
 		if _, err := r.ask(reader("a")); !errors.Is(err, backend.ErrForeign) {
 			t.Errorf("a string without an expiry: %v, want ErrForeign", err)
@@ -904,7 +1001,8 @@ func TestWhatIsStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := r.stored(); got != "h2 5" {
-		t.Errorf("after the last place was left, behind a lease that is over: %q, want the counter alone", got)
+		t.Errorf("after the last place was left, behind a lease that is over: %q, want the "+
+			"counter alone", got)
 	}
 }
 
@@ -936,7 +1034,8 @@ func TestSideKeyOfTheDialect(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := lives(r, side); left < (2*minute+minute/2+3*time.Second).Milliseconds()-5000 {
-		t.Errorf("after a release with a tombstone of two minutes the side key lives for %d ms", left)
+		t.Errorf("after a release with a tombstone of two minutes the side key lives for %d ms",
+			left)
 	}
 	r.srv.MustDo("PEXPIRE", side, "1000")
 	if _, err := r.tryAcquire(plainClaim("r")); err != nil {
@@ -945,7 +1044,8 @@ func TestSideKeyOfTheDialect(t *testing.T) {
 	r.srv.MustDo("PEXPIRE", side, "1000")
 	_, err = r.tryAcquire(plainClaim("r"))
 	if left := lives(r, side); err != nil || left < (minute+minute/2).Milliseconds()-5000 {
-		t.Errorf("%v, and after a repeat the side key lives for %d ms, and the lock for a minute", err, left)
+		t.Errorf("%v, and after a repeat the side key lives for %d ms, and the lock for a minute",
+			err, left)
 	}
 	if err := r.tryRelease(plainClaim("r")); err != nil {
 		t.Fatal(err)
@@ -961,12 +1061,16 @@ func TestSideKeyOfTheDialect(t *testing.T) {
 	}
 	ahead := g.Token + uint64(time.Hour.Microseconds())
 	r.srv.MustDo("SET", side, fmt.Sprintf("h2 %d 1 b 0 ", ahead), "PX", "1000")
-	if g, err := r.tryAcquire(plainClaim("c")); err != nil || g.Token != ahead+1 || lives(r, side) < 2*time.Hour.Milliseconds()-10_000 {
-		t.Errorf("after a counter that is ahead of the clock: %+v, %v, and the side key lives for %d ms", g, err, lives(r, side))
+	if g, err := r.tryAcquire(plainClaim("c")); err != nil || g.Token != ahead+1 ||
+		lives(r, side) < 2*time.Hour.Milliseconds()-10_000 {
+		t.Errorf("after a counter that is ahead of the clock: %+v, %v, and the side key "+
+			"lives for %d ms", g, err, lives(r, side))
 	}
 	for name, value := range map[string]string{
-		"used up": fmt.Sprintf("h2 %d 1 x 0 ", int64(1<<53-2)), "no tokens": "h2 7 0 x 0 ", "too many": "h2 1700000000000000 1025 x 0 ",
-		"more tokens than were given": "h2 7 8 x 0 ", "tombstones cut": "h2 7 1 x 9 1 a;", "no counter": "h2 x 1 x 0 ", "somebody's": "x",
+		"used up": fmt.Sprintf("h2 %d 1 x 0 ", int64(1<<53-2)), "no tokens": "h2 7 0 x 0 ",
+		"too many":                    "h2 1700000000000000 1025 x 0 ",
+		"more tokens than were given": "h2 7 8 x 0 ", "tombstones cut": "h2 7 1 x 9 1 a;",
+		"no counter": "h2 x 1 x 0 ", "somebody's": "x",
 		"tombstones damaged": "h2 7 1 x 2 a;",
 	} {
 		r, side := start()

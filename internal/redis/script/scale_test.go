@@ -83,7 +83,8 @@ func TestManyDeadWaiters(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if held := (*backend.HeldError)(nil); !errors.As(err, &held) || held.RetryAfter != time.Millisecond {
+		if held := (*backend.HeldError)(nil); !errors.As(err, &held) ||
+			held.RetryAfter != time.Millisecond {
 			t.Fatalf("%v: want to be told to ask soon", err)
 		}
 		if scripts > n/100 {
@@ -119,7 +120,8 @@ func TestManyDeadReaders(t *testing.T) {
 	for range 2 * n / 128 {
 		r.refusedAnywhere(queued("w"))
 	}
-	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "alive" || strings.Count(r.stored(), "\nk:") > 1 {
+	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "alive" ||
+		strings.Count(r.stored(), "\nk:") > 1 {
 		t.Fatalf("%d holders, %d slots", len(s.Holders), strings.Count(r.stored(), "\nk:"))
 	}
 	r.dropped(reader("alive"))
@@ -162,7 +164,8 @@ func TestPurgeWhileTheyComeAndGo(t *testing.T) {
 		}
 		delete(live, h.Owner)
 	}
-	if len(live) > 0 || strings.Count(r.stored(), "\nk:")+strings.Count(r.stored()[:2], "k:") != len(s.Holders) {
+	if len(live) > 0 || strings.Count(r.stored(), "\nk:")+
+		strings.Count(r.stored()[:2], "k:") != len(s.Holders) {
 		t.Errorf("not there: %v; %d holders", live, len(s.Holders))
 	}
 }

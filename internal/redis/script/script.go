@@ -30,8 +30,12 @@ func (a *assembly) SHA1() string { a.once.Do(a.assemble); return a.sha1 }
 var files embed.FS
 
 var (
-	own = struct{ Acquire, TryAcquireAll, Renew, Release, TryReleaseAll, ReleaseAll, Heartbeat, Inspect Script }{
-		load("acquire"), load("tryacquireall"), load("renew"), load("release"), load("tryreleaseall"), load("releaseall"),
+	own = struct {
+		Acquire, TryAcquireAll, Renew, Release, TryReleaseAll, ReleaseAll, Heartbeat,
+		Inspect Script
+	}{
+		load("acquire"), load("tryacquireall"), load("renew"), load("release"),
+		load("tryreleaseall"), load("releaseall"),
 		load("heartbeat"), load("inspect"),
 	}
 	stringDialect = load("dialect")
@@ -40,7 +44,8 @@ var (
 // Commands are the commands that the scripts run, INFO only with a guard. A user of the server
 // needs them all, on the keys (PUBLISH on the channels), and EVALSHA and EVAL.
 var Commands = []string{
-	"DEL", "GET", "HDEL", "HGET", "HGETALL", "HMGET", "HSET", "INFO", "PEXPIRE", "PTTL", "PUBLISH", "SET", "TIME",
+	"DEL", "GET", "HDEL", "HGET", "HGETALL", "HMGET", "HSET", "INFO", "PEXPIRE", "PTTL", "PUBLISH",
+	"SET", "TIME",
 }
 
 // Probe finds out what a user may do; see probe.lua.

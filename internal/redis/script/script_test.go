@@ -22,7 +22,8 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var scripts = map[string]Script{
 	"acquire": own.Acquire, "tryacquireall": own.TryAcquireAll, "tryreleaseall": own.TryReleaseAll,
-	"renew": own.Renew, "release": own.Release, "releaseall": own.ReleaseAll, "heartbeat": own.Heartbeat, "inspect": own.Inspect,
+	"renew": own.Renew, "release": own.Release, "releaseall": own.ReleaseAll,
+	"heartbeat": own.Heartbeat, "inspect": own.Inspect,
 	"dialect": stringDialect, "probe": Probe, "mark": Mark, "saved": Saved,
 	"fenced": Fenced("return redis.call('SET', KEYS[1], ARGV[1])"),
 }
@@ -60,7 +61,8 @@ var (
 // A library uses no name but those it defines, those of Lua, and those that whatever is before it
 // in the script defines; and a verb names no library of which it uses nothing.
 func TestLibraries(t *testing.T) {
-	const lua = "and break do else elseif end false for function if in local nil not or repeat return then true until while " +
+	const lua = "and break do else elseif end false for function if in local nil not or repeat " +
+		"return then true until while " +
 		"KEYS ARGV redis string table math error pcall ipairs next pairs tonumber type unpack _"
 	used := map[string]bool{}
 	for name, s := range scripts {
@@ -68,7 +70,8 @@ func TestLibraries(t *testing.T) {
 		for _, w := range strings.Fields(lua) {
 			defined[w] = true
 		}
-		for _, field := range regexp.MustCompile(`[{,]\s*(\w+) = `).FindAllStringSubmatch(s.Source(), -1) {
+		for _, field := range regexp.MustCompile(`[{,]\s*(\w+) = `).FindAllStringSubmatch(
+			s.Source(), -1) {
 			defined[field[1]] = true
 		}
 		for _, line := range strings.Split(s.Source(), "\n") {
@@ -78,7 +81,8 @@ func TestLibraries(t *testing.T) {
 				}
 			}
 			code := skipped.ReplaceAllString(line, " ")
-			for _, definition := range regexp.MustCompile(`(?:local|for|function)\s+[^=]*|function\s*\w*\([^)]*`).FindAllString(code, -1) {
+			for _, definition := range regexp.MustCompile(
+				`(?:local|for|function)\s+[^=]*|function\s*\w*\([^)]*`).FindAllString(code, -1) {
 				for _, w := range word.FindAllString(definition, -1) {
 					defined[w] = true
 				}
@@ -88,7 +92,8 @@ func TestLibraries(t *testing.T) {
 					t.Errorf("%s uses %q, which nothing before it defines: %s", name, w, line)
 				}
 			}
-			if line, _, _ := strings.Cut(line, " -- safeguard:"); len([]rune(line)) > 110 { // the mark of a mutant apart
+			// The mark of a mutant apart.
+			if line, _, _ := strings.Cut(line, " -- safeguard:"); len([]rune(line)) > 110 {
 				t.Errorf("%s has a line of %d bytes: %s", name, len(line), line)
 			}
 		}
@@ -107,12 +112,14 @@ func TestLibraries(t *testing.T) {
 // Each code is the same number in every script and here.
 func TestCodes(t *testing.T) {
 	codes := map[string]int{
-		"OK": codeOK, "HELD": codeHeld, "LOST": codeLost, "FOREIGN": codeForeign, "EXPIRED": codeExpired,
+		"OK": codeOK, "HELD": codeHeld, "LOST": codeLost, "FOREIGN": codeForeign,
+		"EXPIRED":  codeExpired,
 		"MISMATCH": codeMismatch, "QUARANTINE": codeClosed, "UNFIT": codeUnfit,
 	}
 	seen := 0
 	for name, s := range scripts {
-		for _, line := range regexp.MustCompile(`(?m)^local ([A-Z]+(?:, [A-Z]+)*) = ([\d, ]+)$`).FindAllStringSubmatch(s.Source(), -1) {
+		for _, line := range regexp.MustCompile(
+			`(?m)^local ([A-Z]+(?:, [A-Z]+)*) = ([\d, ]+)$`).FindAllStringSubmatch(s.Source(), -1) {
 			numbers := strings.Split(line[2], ", ")
 			for i, code := range strings.Split(line[1], ", ") {
 				if _, ok := codes[code]; ok && fmt.Sprint(codes[code]) != numbers[i] {
@@ -173,7 +180,10 @@ type rig struct {
 
 func newRig(t testing.TB) rig {
 	t.Helper()
-	return rig{t: t, srv: testserver.SharedRedis(t), l: layout(t), key: "k" + strconv.Itoa(int(seq.Add(1)))}
+	return rig{
+		t: t, srv: testserver.SharedRedis(t), l: layout(t),
+		key: "k" + strconv.Itoa(int(seq.Add(1))),
+	}
 }
 
 func (r rig) eval(s Script, args ...string) any {
@@ -200,7 +210,8 @@ func (r rig) send(q Request) any {
 
 // words are the command that runs a request.
 func words(q Request) []string {
-	return slices.Concat([]string{"EVAL", q.Script.Source(), strconv.Itoa(len(q.Keys))}, q.Keys, q.Args)
+	return slices.Concat([]string{"EVAL", q.Script.Source(), strconv.Itoa(len(q.Keys))}, q.Keys,
+		q.Args)
 }
 
 func (r rig) acquire(owner string) (backend.Grant, error) {
@@ -268,7 +279,8 @@ func TestTokens(t *testing.T) {
 	} {
 		r.set("v", "h2", "f", strconv.FormatInt(test.f, 10))
 		g, err := r.acquire("me")
-		if token := int64(g.Token); token < test.least || token > test.most || (err == nil) != (test.most > 0) {
+		if token := int64(g.Token); token < test.least || token > test.most ||
+			(err == nil) != (test.most > 0) {
 			t.Errorf("%s: after %d came %d, %v", name, test.f, token, err)
 		}
 		if h := r.stored(); strings.Contains(strings.ReplaceAll(h, "me", ""), "e+") {
@@ -293,7 +305,8 @@ func TestLeaseIsNotShort(t *testing.T) {
 		}
 		x := r.left() - (minute / 2).Milliseconds() // the margin
 		x += r.ms()                                 // which is later, so x is not too low
-		if asked := int64(g.Token) + minute.Microseconds(); x*1000+999 < asked || x*1000 > asked+minute.Microseconds() {
+		if asked := int64(g.Token) + minute.Microseconds(); x*1000+999 < asked ||
+			x*1000 > asked+minute.Microseconds() {
 			t.Fatalf("a lease of a minute from %d µs ends at %d ms", g.Token, x)
 		}
 	}
@@ -339,13 +352,18 @@ func TestDamagedState(t *testing.T) {
 	} {
 		r.set(fields...)
 		before := r.stored()
-		if _, err := r.acquire("me"); backend.AnswerOf(err) != backend.No || !strings.Contains(err.Error(), backend.ErrForeign.Error()) {
+		if _, err := r.acquire("me"); backend.AnswerOf(err) != backend.No ||
+			!strings.Contains(err.Error(), backend.ErrForeign.Error()) {
 			t.Errorf("%s: acquire: %v, want ErrForeign", name, err)
 		}
 		if s, err := r.inspect(); !errors.Is(err, backend.ErrForeign) {
 			t.Errorf("%s: inspect: %+v, %v, want ErrForeign", name, s, err)
 		}
-		for _, reply := range []any{r.eval(own.Renew, "x", "60000", "60000"), r.eval(own.Release, "x", "60000", "60000"), r.eval(own.ReleaseAll, "60000", "x", "60000", "y", "0")} {
+		for _, reply := range []any{
+			r.eval(own.Renew, "x", "60000", "60000"),
+			r.eval(own.Release, "x", "60000", "60000"),
+			r.eval(own.ReleaseAll, "60000", "x", "60000", "y", "0"),
+		} {
 			if reply, _ := reply.([]any); len(reply) == 0 || reply[0] != int64(codeForeign) {
 				t.Errorf("%s: %v, want the code for foreign data", name, reply)
 			}
@@ -412,13 +430,15 @@ func checkGrant(t *testing.T, state map[string]string, g backend.Grant, now int6
 	t.Helper()
 	owner, owned := state["o"]
 	ends, err := strconv.ParseInt(state["x"], 10, 64)
-	if owned && owner != "me" && (err != nil || !digits.MatchString(state["x"]) || ends > now+1000) {
+	if owned && owner != "me" &&
+		(err != nil || !digits.MatchString(state["x"]) || ends > now+1000) {
 		t.Fatalf("%q: granted over a holder at %d", state, now)
 	}
 	if len(state) > 0 && state["v"] != "h2" {
 		t.Fatalf("%q: granted over foreign data", state)
 	}
-	if f, err := strconv.ParseUint(state["f"], 10, 64); err == nil && (g.Token < f || g.Token == f && owner != "me") {
+	if f, err := strconv.ParseUint(state["f"], 10, 64); err == nil &&
+		(g.Token < f || g.Token == f && owner != "me") {
 		t.Fatalf("%q: token %d does not rise", state, g.Token)
 	}
 }

@@ -71,7 +71,8 @@ func TestStateOutOfMemory(t *testing.T) {
 			before := r.srv.MustDo("GET", r.l.Key(r.key))
 			r.srv.MustDo("CONFIG", "SET", "maxmemory", "1")
 			defer r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
-			if err, ok := r.try(r.l.Release(leaving)).(error); !ok || !errors.Is(ServerError(err.Error()), backend.ErrUnavailable) {
+			if err, ok := r.try(r.l.Release(leaving)).(error); !ok ||
+				!errors.Is(ServerError(err.Error()), backend.ErrUnavailable) {
 				t.Errorf("a release that leaves something = %v", err)
 			}
 			if after := r.srv.MustDo("GET", r.l.Key(r.key)); after != before {
@@ -81,7 +82,8 @@ func TestStateOutOfMemory(t *testing.T) {
 				t.Errorf("a release that leaves nothing = %v", err)
 			}
 			r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
-			if _, err := DecodeRelease(r.try(r.l.Release(leaving))); !errors.Is(err, backend.ErrLost) {
+			if _, err := DecodeRelease(r.try(r.l.Release(leaving))); !errors.Is(err,
+				backend.ErrLost) {
 				t.Errorf("a release that comes too late = %v", err)
 			}
 			if g, err := r.take(r.loading("b")); err != nil || g.State != nil {
@@ -110,7 +112,8 @@ func TestStateThatIsNone(t *testing.T) {
 	}
 	waiter := r.loading("waiter")
 	waiter.Queue, waiter.WaiterTTL = true, minute
-	if _, err := DecodeAcquire(r.try(r.l.For("me").Acquire(waiter)), waiter); !errors.Is(err, backend.ErrHeld) {
+	if _, err := DecodeAcquire(r.try(r.l.For("me").Acquire(waiter)), waiter); !errors.Is(err,
+		backend.ErrHeld) {
 		t.Fatal(err)
 	}
 	if _, err := DecodeRelease(r.try(r.l.Release(holder))); err != nil {
@@ -124,25 +127,30 @@ func TestStateThatIsNone(t *testing.T) {
 // What a message says of a state is all of it, none, or that it is to be asked for.
 func TestDecodeHandedState(t *testing.T) {
 	for line, want := range map[string]*backend.Grant{
-		"\n+a\nb": {State: []byte("a\nb")}, "\n+": {State: []byte{}}, "\n-": {}, "": {}, "\n?": nil, "\n": nil,
+		"\n+a\nb": {State: []byte("a\nb")}, "\n+": {State: []byte{}}, "\n-": {}, "": {}, "\n?": nil,
+		"\n": nil,
 	} {
 		topic, w, ok := DecodeHanded("17 3 1500 id holdfast:{k}" + line)
 		if !ok || topic != "id holdfast:{k}" || w.Granted != (want != nil) {
 			t.Errorf("%q: %q, %+v, %v", line, topic, w, ok)
 			continue
 		}
-		if want != nil && (!slices.Equal(w.Grant.State, want.State) || (w.Grant.State == nil) != (want.State == nil)) {
+		if want != nil && (!slices.Equal(w.Grant.State, want.State) ||
+			(w.Grant.State == nil) != (want.State == nil)) {
 			t.Errorf("%q: state %q", line, w.Grant.State)
 		}
 	}
 }
 
-// The mark of a version that knows no run is heeded for as long as it is there; and this version leaves
-// the same for it, for as long as it would have been.
+// The mark of a version that knows no run is heeded for as long as it is there; and this version
+// leaves the same for it, for as long as it would have been.
 func TestRunAmongVersions(t *testing.T) {
 	r := newRig(t)
 	job := func(owner string, every time.Duration) backend.Claim {
-		return backend.Claim{Key: r.key, Owner: owner, TTL: minute, NotBefore: every, NoneInFlight: true}
+		return backend.Claim{
+			Key: r.key, Owner: owner, TTL: minute, NotBefore: every,
+			NoneInFlight: true,
+		}
 	}
 	run := func(every, ran time.Duration) {
 		t.Helper()
@@ -159,7 +167,8 @@ func TestRunAmongVersions(t *testing.T) {
 	within := func(key string, want time.Duration) {
 		t.Helper()
 		ms, err := strconv.ParseInt(r.srv.MustDo("PTTL", key), 10, 64)
-		if left := time.Duration(ms) * time.Millisecond; err != nil || left > want || left < want-minute {
+		if left := time.Duration(ms) * time.Millisecond; err != nil || left > want ||
+			left < want-minute {
 			t.Errorf("%s is there for %v, %v; want %v", key, left, err, want)
 		}
 	}
@@ -170,7 +179,8 @@ func TestRunAmongVersions(t *testing.T) {
 	r.srv.MustDo("SET", early, "1", "PX", "1800000") // by a version before, which ran it once more
 	var refused *backend.EarlyError
 	for _, every := range []time.Duration{time.Second, 2 * time.Hour} {
-		if _, err := r.take(job("b", every)); !errors.As(err, &refused) || refused.RetryAfter > 30*time.Minute || refused.RetryAfter < 29*time.Minute {
+		if _, err := r.take(job("b", every)); !errors.As(err, &refused) ||
+			refused.RetryAfter > 30*time.Minute || refused.RetryAfter < 29*time.Minute {
 			t.Errorf("a job of %v after a run of a version before: %v", every, err)
 		}
 	}

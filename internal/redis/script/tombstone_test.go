@@ -61,7 +61,8 @@ func TestTombstonesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := r.stored()
-	if n := strings.Count(h, ";"); n != 32 || strings.Contains(h, "owner4;") || !strings.Contains(h, " me;") {
+	if n := strings.Count(h, ";"); n != 32 || strings.Contains(h, "owner4;") ||
+		!strings.Contains(h, " me;") {
 		t.Errorf("%d tombstones: %s", n, h)
 	}
 	if _, err := r.acquire("owner31"); !errors.Is(err, backend.ErrLost) {
@@ -75,8 +76,11 @@ func TestTombstonesAreBounded(t *testing.T) {
 func TestTombstonesArePurged(t *testing.T) {
 	past, future := "1000", fmt.Sprint(newRig(t).now()+1000_000)
 	for name, test := range map[string]struct{ z, acquired, released string }{
-		"all ended":  {past + " a;", "", ""},
-		"some ended": {past + " a;" + future + " b;" + past + " c;", future + " b;", future + " b;"},
+		"all ended": {past + " a;", "", ""},
+		"some ended": {
+			past + " a;" + future + " b;" + past + " c;", future + " b;",
+			future + " b;",
+		},
 		"none ended": {future + " b;", future + " b;", future + " b;"},
 	} {
 		r := newRig(t)

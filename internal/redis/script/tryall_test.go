@@ -59,7 +59,8 @@ func TestTryAllStoresWhatOneDoes(t *testing.T) {
 	r := newRig(t)
 	ahead := 1000*r.ms() + 60_000_000
 	for name, before := range map[string][]string{
-		"new": nil, "free": {"h2 1700000000000000"}, "free for long": {"h2 7"}, "a counter ahead": {fmt.Sprint("h2 ", ahead)},
+		"new": nil, "free": {"h2 1700000000000000"}, "free for long": {"h2 7"},
+		"a counter ahead": {fmt.Sprint("h2 ", ahead)},
 	} {
 		for _, reserve := range []int{0, 16} {
 			both := newRig(t).beside(3)
@@ -67,7 +68,8 @@ func TestTryAllStoresWhatOneDoes(t *testing.T) {
 			for i, r := range both {
 				r.set(before...)
 				claims[i] = backend.Claim{
-					Key: r.key, Owner: "some one", TTL: minute + time.Microsecond, Reserve: reserve, Meta: backend.Meta{Service: "shop", PID: 7},
+					Key: r.key, Owner: "some one", TTL: minute + time.Microsecond, Reserve: reserve,
+					Meta: backend.Meta{Service: "shop", PID: 7},
 				}
 			}
 			want, err := DecodeAcquire(both[0].send(both[0].l.Acquire(claims[0])), claims[0])
@@ -75,13 +77,16 @@ func TestTryAllStoresWhatOneDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "a counter ahead" { // the short way is not open, and ACQUIRE has another
-				if grants, err := both[1].tryAll(claims[1:]); err != nil || len(grants) != 0 || both[1].stored() != before[0] {
+				if grants, err := both[1].tryAll(claims[1:]); err != nil || len(grants) != 0 ||
+					both[1].stored() != before[0] {
 					t.Errorf("%s: %+v, %v, and %q is stored", name, grants, err, both[1].stored())
 				}
 				continue
 			}
 			var grants []backend.Grant
-			if n := r.executed(func() { grants, err = both[1].tryAll(claims[1:]) }); n > 2+2*len(claims[1:]) {
+			if n := r.executed(func() {
+				grants, err = both[1].tryAll(claims[1:])
+			}); n > 2+2*len(claims[1:]) {
 				t.Errorf("%d commands for two keys", n)
 			}
 			if err != nil || len(grants) != 2 {
@@ -90,7 +95,8 @@ func TestTryAllStoresWhatOneDoes(t *testing.T) {
 			alone, ok := parseShort(both[0].stored())
 			for i, r := range both[1:] {
 				there, ok2 := parseShort(r.stored())
-				if !ok || !ok2 || uint64(there.counter) != grants[i].Token+uint64(max(reserve, 1))-1 {
+				if !ok || !ok2 || uint64(there.counter) != grants[i].Token+
+					uint64(max(reserve, 1))-1 {
 					t.Fatalf("%s: %+v stores %q", name, grants[i], r.stored())
 				}
 				g := grants[i]
@@ -100,7 +106,8 @@ func TestTryAllStoresWhatOneDoes(t *testing.T) {
 				if there.counter = alone.counter; there != alone {
 					t.Errorf("%s: %+v is stored, and %+v alone", name, there, alone)
 				}
-				if apart := both[0].pttl() - r.pttl(); apart < -5000 || apart > 5000 { // they were made one after the other
+				// They were made one after the other.
+				if apart := both[0].pttl() - r.pttl(); apart < -5000 || apart > 5000 {
 					t.Errorf("%s: its key lives %d ms longer alone", name, apart)
 				}
 				again, err := DecodeAcquire(r.send(r.l.Acquire(claims[1+i])), claims[1+i])
@@ -169,19 +176,23 @@ func TestTryAcquireAllEnds(t *testing.T) {
 	}
 }
 
-// A release of many keys ends what each claim holds alone, as it was granted. All else is left as it is.
+// A release of many keys ends what each claim holds alone, as it was granted. All else is left as
+// it is.
 //
 // covers: C1, W7
 func TestTryReleaseAllLeaves(t *testing.T) {
 	names := map[string]func(r rig){
 		"another's":   func(r rig) { r.granted(plainClaim("holder")) },
 		"longer name": func(r rig) { r.granted(plainClaim("c11")) },
-		"a queue":     func(r rig) { r.granted(plainClaim("c1")); _ = r.refused(queued("next"), 1) },
-		"readers":     func(r rig) { r.granted(reader("c1")) },
-		"free":        func(r rig) { r.set("h2 1700000000000000") },
-		"nothing":     func(rig) {},
-		"a string":    func(r rig) { r.set("a session of some web shop") },
-		"a list":      func(r rig) { r.srv.MustDo("RPUSH", r.l.Key(r.key), "x") },
+		"a queue": func(r rig) {
+			r.granted(plainClaim("c1"))
+			_ = r.refused(queued("next"), 1)
+		},
+		"readers":  func(r rig) { r.granted(reader("c1")) },
+		"free":     func(r rig) { r.set("h2 1700000000000000") },
+		"nothing":  func(rig) {},
+		"a string": func(r rig) { r.set("a session of some web shop") },
+		"a list":   func(r rig) { r.srv.MustDo("RPUSH", r.l.Key(r.key), "x") },
 	}
 	for name, put := range names {
 		rigs := newRig(t).beside(2)
@@ -209,7 +220,10 @@ func TestTryReleaseAllTells(t *testing.T) {
 	r.granted(plainClaim("c1"))
 	next := r.subscribed(r.l.Channel(r.key))
 	r.send(r.l.Watched().Acquire(backend.Claim{Key: r.key, Owner: "w", TTL: minute}))
-	if got := r.tryReleaseAll([]backend.Claim{{Key: r.key, Owner: "c1", TTL: minute, NoneInFlight: true}}); !got[0] {
+	if got := r.tryReleaseAll([]backend.Claim{{
+		Key: r.key, Owner: "c1", TTL: minute,
+		NoneInFlight: true,
+	}}); !got[0] {
 		t.Fatal("not released")
 	}
 	if told := next(); told != "free" {
@@ -217,8 +231,8 @@ func TestTryReleaseAllTells(t *testing.T) {
 	}
 }
 
-// Where the server may have forgotten holds, or its clients have another rule, many keys are granted no more than one; and
-// they may be given back.
+// Where the server may have forgotten holds, or its clients have another rule, many keys are
+// granted no more than one; and they may be given back.
 //
 // covers: R1
 func TestTryAllBehindAGuard(t *testing.T) {
@@ -230,7 +244,8 @@ func TestTryAllBehindAGuard(t *testing.T) {
 		claims[i] = backend.Claim{Key: r.key, Owner: "c1", TTL: minute, NoneInFlight: true}
 	}
 	var q *backend.QuarantineError
-	if grants, err := r.tryAll(claims); !errors.As(err, &q) || q.RetryAfter <= 0 || len(grants) != 0 {
+	if grants, err := r.tryAll(claims); !errors.As(err, &q) || q.RetryAfter <= 0 ||
+		len(grants) != 0 {
 		t.Errorf("on a new server: %+v, %v", grants, err)
 	}
 	r.pass(time.Hour)
@@ -238,7 +253,8 @@ func TestTryAllBehindAGuard(t *testing.T) {
 		t.Fatalf("when it is open: %+v, %v", grants, err)
 	}
 	r.pass(40 * time.Second) // closed again
-	if grants, err := r.tryAll(claims[2:]); !errors.Is(err, backend.ErrQuarantined) || len(grants) != 0 {
+	if grants, err := r.tryAll(claims[2:]); !errors.Is(err, backend.ErrQuarantined) ||
+		len(grants) != 0 {
 		t.Errorf("when it is closed: %+v, %v", grants, err)
 	}
 	r.l = short
@@ -255,10 +271,16 @@ func TestTryAllBehindAGuard(t *testing.T) {
 // covers: R14
 func TestTryAllWithoutWrites(t *testing.T) {
 	for name, refuse := range map[string][]string{
-		"a replica": {"REPLICAOF", "127.0.0.1", "1"}, "no memory": {"CONFIG", "SET", "maxmemory", "1"},
+		"a replica": {"REPLICAOF", "127.0.0.1", "1"}, "no memory": {
+			"CONFIG", "SET", "maxmemory",
+			"1",
+		},
 	} {
 		r := variant(t, layout(t))
-		claims := []backend.Claim{{Key: "k", Owner: "c1", TTL: minute, NoneInFlight: true}, {Key: "l", Owner: "c1", TTL: minute, NoneInFlight: true}}
+		claims := []backend.Claim{
+			{Key: "k", Owner: "c1", TTL: minute, NoneInFlight: true},
+			{Key: "l", Owner: "c1", TTL: minute, NoneInFlight: true},
+		}
 		if grants, err := r.tryAll(claims[:1]); err != nil || len(grants) != 1 {
 			t.Fatal(err)
 		}
@@ -278,7 +300,8 @@ func TestTryAllWithoutWrites(t *testing.T) {
 func TestDecodeTryAll(t *testing.T) {
 	claims := []backend.Claim{{TTL: minute, Reserve: 3}, {TTL: minute}}
 	grants, err := DecodeTryAcquireAll([]any{int64(1), int64(7), int64(9)}, claims)
-	if err != nil || len(grants) != 2 || grants[0].Token != 7 || grants[0].Reserved != 3 || grants[1].Token != 9 || grants[1].TTL != minute {
+	if err != nil || len(grants) != 2 || grants[0].Token != 7 || grants[0].Reserved != 3 ||
+		grants[1].Token != 9 || grants[1].TTL != minute {
 		t.Errorf("two grants: %+v, %v", grants, err)
 	}
 	if grants, err = DecodeTryAcquireAll([]any{int64(1)}, claims); err != nil || len(grants) != 0 {
@@ -289,26 +312,41 @@ func TestDecodeTryAll(t *testing.T) {
 		t.Errorf("the second is released: %v, %v", released, err)
 	}
 	for name, reply := range map[string]any{
-		"nothing": nil, "not an array": "OK", "empty": []any{}, "another code": []any{int64(2), int64(7), int64(1)},
-		"too many": []any{int64(1), int64(1), int64(1), int64(1)}, "a text": []any{int64(1), "7", int64(1)},
-		"negative": []any{int64(1), int64(-1), int64(1)}, "a number": int64(9), "a code alone": int64(1),
+		"nothing": nil, "not an array": "OK", "empty": []any{}, "another code": []any{
+			int64(2),
+			int64(7), int64(1),
+		},
+		"too many": []any{int64(1), int64(1), int64(1), int64(1)}, "a text": []any{
+			int64(1), "7",
+			int64(1),
+		},
+		"negative": []any{int64(1), int64(-1), int64(1)}, "a number": int64(9),
+		"a code alone": int64(1),
 	} {
-		if grants, err := DecodeTryAcquireAll(reply, claims); backend.AnswerOf(err) != backend.Unknown || len(grants) != 0 {
+		if grants, err := DecodeTryAcquireAll(reply,
+			claims); backend.AnswerOf(err) != backend.Unknown || len(grants) != 0 {
 			t.Errorf("%s: granted %+v, %v", name, grants, err)
 		}
-		if released, err := DecodeTryReleaseAll(reply, len(claims)); backend.AnswerOf(err) != backend.Unknown || len(released) != 0 {
+		if released, err := DecodeTryReleaseAll(reply,
+			len(claims)); backend.AnswerOf(err) != backend.Unknown || len(released) != 0 {
 			t.Errorf("%s: released %v, %v", name, released, err)
 		}
 	}
 	if grants, err := DecodeTryAcquireAll([]any{int64(1), int64(0)}, claims); err == nil {
 		t.Errorf("token 0: %+v", grants)
 	}
-	for name, reply := range map[string]any{"too few": []any{int64(1), int64(1)}, "neither": []any{int64(1), int64(2), int64(0)}} {
+	for name, reply := range map[string]any{
+		"too few": []any{int64(1), int64(1)},
+		"neither": []any{int64(1), int64(2), int64(0)},
+	} {
 		if released, err := DecodeTryReleaseAll(reply, 2); err == nil {
 			t.Errorf("%s: %v", name, released)
 		}
 	}
-	for code, want := range map[int64]error{3: backend.ErrLost, 4: backend.ErrForeign, 7: backend.ErrQuarantined, 8: backend.ErrUnsafe} {
+	for code, want := range map[int64]error{
+		3: backend.ErrLost, 4: backend.ErrForeign,
+		7: backend.ErrQuarantined, 8: backend.ErrUnsafe,
+	} {
 		if _, err := DecodeTryAcquireAll([]any{code}, claims); !errors.Is(err, want) {
 			t.Errorf("code %d: %v, want %v", code, err, want)
 		}

@@ -55,7 +55,8 @@ func (l Layout) CheckMark(reply any) error {
 		return nil // none, or damaged, which whoever needs it says
 	}
 	if there := fields[3]; there != l.Rule() {
-		return fmt.Errorf("%w: its clients have another max_ttl or replica_lag: max_ttl/grace is %s ms there, %s here",
+		return fmt.Errorf("%w: its clients have another max_ttl or replica_lag: max_ttl/grace is "+
+			"%s ms there, %s here",
 			backend.ErrUnsafe, there, l.Rule())
 	}
 	return nil

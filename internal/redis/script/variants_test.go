@@ -46,7 +46,8 @@ func (r rig) pass(d time.Duration) {
 func (r rig) closed(what, why string, err error) {
 	r.t.Helper()
 	var q *backend.QuarantineError
-	if !errors.As(err, &q) || !strings.Contains(q.Why, why) || q.RetryAfter <= 0 || q.RetryAfter > 64*time.Second {
+	if !errors.As(err, &q) || !strings.Contains(q.Why, why) || q.RetryAfter <= 0 ||
+		q.RetryAfter > 64*time.Second {
 		r.t.Fatalf("%s: %v, want a quarantine because it is %s", what, err, why)
 	}
 }
@@ -58,9 +59,12 @@ func (r rig) closed(what, why string, err error) {
 func TestGuard(t *testing.T) {
 	l := layout(t).For("me").Guarded(minute, 0)
 	for what, forget := range map[string]func(rig){
-		"new or flushed":        func(r rig) { r.srv.MustDo("DEL", l.MarkKey()) },
-		"restarted or promoted": func(r rig) { r.srv.MustDo("REPLICAOF", "127.0.0.1", "1"); r.srv.MustDo("REPLICAOF", "NO", "ONE") },
-		"set back in time":      func(r rig) { r.pass(-30 * time.Second) },
+		"new or flushed": func(r rig) { r.srv.MustDo("DEL", l.MarkKey()) },
+		"restarted or promoted": func(r rig) {
+			r.srv.MustDo("REPLICAOF", "127.0.0.1", "1")
+			r.srv.MustDo("REPLICAOF", "NO", "ONE")
+		},
+		"set back in time": func(r rig) { r.pass(-30 * time.Second) },
 	} {
 		r := variant(t, l)
 		_, err := r.tryAcquire(plainClaim("a"))
@@ -109,7 +113,8 @@ func TestGuardOfOthers(t *testing.T) {
 	_, _ = r.tryAcquire(plainClaim("a"))
 	r.pass(time.Hour)
 	r.l = layout(t).Guarded(2*minute, 0)
-	if _, err := r.tryAcquire(plainClaim("a")); !errors.Is(err, backend.ErrUnsafe) || !strings.Contains(err.Error(), "60000/62200 ms there, 120000/123400 ms here") {
+	if _, err := r.tryAcquire(plainClaim("a")); !errors.Is(err, backend.ErrUnsafe) ||
+		!strings.Contains(err.Error(), "60000/62200 ms there, 120000/123400 ms here") {
 		t.Errorf("another max_ttl: %v, want ErrUnsafe that says which", err)
 	}
 	r.srv.MustDo("SET", r.l.MarkKey(), "somebody's")
@@ -224,7 +229,8 @@ func TestDialect(t *testing.T) {
 	if _, err := r.tryAcquire(plainClaim("c")); !errors.Is(err, backend.ErrHeld) {
 		t.Errorf("while a peer holds: %v", err)
 	}
-	if s, err := r.inspect(); err != nil || s.Holders[0].Owner != "peer" || s.Holders[0].Token != 0 {
+	if s, err := r.inspect(); err != nil || s.Holders[0].Owner != "peer" ||
+		s.Holders[0].Token != 0 {
 		t.Errorf("a peer's: %+v, %v", s, err)
 	}
 	r.srv.MustDo("DEL", "k")
@@ -240,7 +246,10 @@ func TestDialect(t *testing.T) {
 	}
 	r.srv.MustDo("RPUSH", "k", "x")
 	for what, err := range map[string]error{
-		"renew": r.tryRenew(c), "release": r.tryRelease(c), "acquire": func() error { _, err := r.tryAcquire(c); return err }(),
+		"renew": r.tryRenew(c), "release": r.tryRelease(c), "acquire": func() error {
+			_, err := r.tryAcquire(c)
+			return err
+		}(),
 	} {
 		if !errors.Is(err, backend.ErrForeign) {
 			t.Errorf("%s on a list: %v", what, err)

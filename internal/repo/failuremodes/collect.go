@@ -30,7 +30,8 @@ func collect(tree fs.FS) (covers map[string][]test, faults []string) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == "testdata" || d.Name() != "." && strings.HasPrefix(d.Name(), ".")) {
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() != "." && strings.HasPrefix(d.Name(),
+			".")) {
 			return fs.SkipDir
 		}
 		if d.IsDir() || path.Ext(file) != ".go" {
@@ -47,7 +48,9 @@ func collect(tree fs.FS) (covers map[string][]test, faults []string) {
 		faults = append(faults, err.Error())
 	}
 	for id := range covers {
-		slices.SortFunc(covers[id], func(a, b test) int { return strings.Compare(a.file+a.name, b.file+b.name) })
+		slices.SortFunc(covers[id], func(a, b test) int {
+			return strings.Compare(a.file+a.name, b.file+b.name)
+		})
 		covers[id] = slices.Compact(covers[id])
 	}
 	return covers, faults
@@ -64,7 +67,8 @@ func collectFile(covers map[string][]test, file string, src []byte) (faults []st
 			ids := ids(match[1])
 			name := enclosing(f, group)
 			if len(ids) == 0 || name == "" {
-				faults = append(faults, fmt.Sprintf("%v: this covers comment names no id or stands at no test", fset.Position(group.Pos())))
+				faults = append(faults, fmt.Sprintf("%v: this covers comment names no id or "+
+					"stands at no test", fset.Position(group.Pos())))
 			}
 			for _, id := range ids {
 				covers[id] = append(covers[id], test{file, name})
@@ -76,8 +80,12 @@ func collectFile(covers map[string][]test, file string, src []byte) (faults []st
 
 // ids returns the words of a list up to the first that is no id: what follows may be prose.
 func ids(list string) []string {
-	words := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
-	end := slices.IndexFunc(words, func(w string) bool { return !idForm.MatchString(strings.Trim(w, ".:;")) })
+	words := strings.FieldsFunc(list, func(r rune) bool {
+		return r == ',' || r == ' ' || r == '\t'
+	})
+	end := slices.IndexFunc(words, func(w string) bool {
+		return !idForm.MatchString(strings.Trim(w, ".:;"))
+	})
 	if end < 0 {
 		end = len(words)
 	}
@@ -104,7 +112,8 @@ func enclosing(f *ast.File, group *ast.CommentGroup) string {
 			if d.Doc != nil {
 				begin = d.Doc.Pos()
 			}
-			if v, ok := d.Specs[0].(*ast.ValueSpec); ok && begin <= group.Pos() && group.End() <= d.End() {
+			if v, ok := d.Specs[0].(*ast.ValueSpec); ok && begin <= group.Pos() &&
+				group.End() <= d.End() {
 				return v.Names[0].Name
 			}
 		}
@@ -116,7 +125,8 @@ func enclosing(f *ast.File, group *ast.CommentGroup) string {
 func unknown(modes []mode, covers map[string][]test) (faults []string) {
 	for id, tests := range covers {
 		if !slices.ContainsFunc(modes, func(m mode) bool { return m.id == id }) {
-			faults = append(faults, fmt.Sprintf("%s: %s covers %s, which failures.txt does not have", tests[0].file, tests[0].name, id))
+			faults = append(faults, fmt.Sprintf("%s: %s covers %s, which failures.txt "+
+				"does not have", tests[0].file, tests[0].name, id))
 		}
 	}
 	slices.Sort(faults)

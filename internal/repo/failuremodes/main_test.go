@@ -70,7 +70,10 @@ type lonely int
 		"p/testdata/x.go": {Data: []byte("package x\n\n// covers: Z1\nfunc F() {}\n")},
 	}
 	covers, faults := collect(tree)
-	if want := []test{{"p/p_test.go", "TestDoc"}, {"p/p_test.go", "TestInside"}}; !slices.Equal(covers["A1"], want) {
+	if want := []test{
+		{"p/p_test.go", "TestDoc"},
+		{"p/p_test.go", "TestInside"},
+	}; !slices.Equal(covers["A1"], want) {
 		t.Errorf("A1: got %v, want %v", covers["A1"], want)
 	}
 	if want := []test{{"p/p_test.go", "TestDoc"}}; !slices.Equal(covers["A2"], want) {
@@ -79,7 +82,8 @@ type lonely int
 	if want := []test{{"p/p_test.go", "table"}}; !slices.Equal(covers["B7"], want) {
 		t.Errorf("B7: got %v, want %v", covers["B7"], want)
 	}
-	if len(faults) != 2 || !strings.Contains(faults[0], "p_test.go:17") || !strings.Contains(faults[1], "p_test.go:20") {
+	if len(faults) != 2 || !strings.Contains(faults[0], "p_test.go:17") ||
+		!strings.Contains(faults[1], "p_test.go:20") {
 		t.Errorf("faults: got %q, want TestEmpty's and the lonely one", faults)
 	}
 	if covers["Z1"] != nil {
@@ -90,13 +94,18 @@ type lonely int
 func TestUnknown(t *testing.T) {
 	modes := []mode{{"A", "A1", "locker", "text"}}
 	covers := map[string][]test{"A1": {{"x_test.go", "TestX"}}, "A99": {{"y_test.go", "TestY"}}}
-	if got := unknown(modes, covers); len(got) != 1 || !strings.Contains(got[0], "TestY covers A99") {
+	if got := unknown(modes, covers); len(got) != 1 ||
+		!strings.Contains(got[0], "TestY covers A99") {
 		t.Errorf("got %q", got)
 	}
 }
 
 func TestRender(t *testing.T) {
-	modes := []mode{{"S", "A1", "locker", "one"}, {"S", "A2", "redlock", "two"}, {"T", "A3", "doc:guarantees.md#time", "three"}}
+	modes := []mode{
+		{"S", "A1", "locker", "one"},
+		{"S", "A2", "redlock", "two"},
+		{"T", "A3", "doc:guarantees.md#time", "three"},
+	}
 	got := render(modes, map[string][]test{"A1": {{"locker/x_test.go", "TestX"}}})
 	for _, want := range []string{
 		"Of 3 failure modes 1 are tested, 1 are for documentation to tell, 1 are not tested yet.",

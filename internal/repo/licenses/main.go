@@ -1,6 +1,6 @@
-// Command licenses copies the license of each module that a program is linked from into a folder, for those who give the program
-// away: licenses DIR PACKAGE. It fails if a module has none, or one of another kind than those listed here, which ask for no more
-// than their own text.
+// Command licenses copies the license of each module that a program is linked from into a folder,
+// for those who give the program away: licenses DIR PACKAGE. It fails if a module has none, or one
+// of another kind than those listed here, which ask for no more than their own text.
 package main
 
 import (
@@ -20,8 +20,10 @@ import (
 // kinds tells licenses that a program under MIT may be linked with by a sentence of each.
 var kinds = []struct{ name, sentence string }{
 	{"MIT", "Permission is hereby granted, free of charge, to any person obtaining a copy"},
-	{"BSD", "Redistribution and use in source and binary forms, with or without modification, are permitted"},
-	{"ISC", "Permission to use, copy, modify, and/or distribute this software for any purpose with or without fee"},
+	{"BSD", "Redistribution and use in source and binary forms, with or without modification, " +
+		"are permitted"},
+	{"ISC", "Permission to use, copy, modify, and/or distribute this software for any purpose " +
+		"with or without fee"},
 	{"Apache-2.0", "Apache License Version 2.0, January 2004"},
 }
 
@@ -94,7 +96,8 @@ func modules(parts []part, list string) ([]part, error) {
 
 var fileForm = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)(\.\w+)?$`)
 
-// save copies the license files of the module in from to the folder to, and says of which kind its license is.
+// save copies the license files of the module in from to the folder to, and says of which kind its
+// license is.
 func save(to, from string) (kind string, err error) {
 	entries, err := os.ReadDir(from)
 	if err != nil {
@@ -119,7 +122,8 @@ func save(to, from string) (kind string, err error) {
 		}
 	}
 	if kind == "" {
-		return "", errors.New("no license that is known here; read it, and add its kind to internal/repo/licenses, or do without the module")
+		return "", errors.New("no license that is known here; read it, and add its kind to " +
+			"internal/repo/licenses, or do without the module")
 	}
 	return kind, nil
 }

@@ -12,7 +12,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestModules(t *testing.T) {
-	const list = `{"Module": {"Path": "a.org/a", "Dir": "/a", "Main": true}} {} {"Module": {"Path": "b.org/b", "Dir": "/b"}}
+	const list = `{"Module": {"Path": "a.org/a", "Dir": "/a", "Main": true}} {} ` +
+		`{"Module": {"Path": "b.org/b", "Dir": "/b"}}
 {"Module": {"Path": "b.org/b", "Dir": "/b"}}`
 	got, err := modules([]part{{"go", "/go"}}, list)
 	if want := []part{{"go", "/go"}, {"b.org/b", "/b"}}; err != nil || !slices.Equal(got, want) {
@@ -36,7 +37,8 @@ func TestSave(t *testing.T) {
 	}
 	to := filepath.Join(t.TempDir(), "a.org", "a")
 	kind, err := save(to, folder(map[string]string{
-		"LICENSE.txt": "                 Apache License\n           Version 2.0, January 2004\n", "NOTICE": "by a", "README": "x",
+		"LICENSE.txt": "                 Apache License\n           Version 2.0, January 2004\n",
+		"NOTICE":      "by a", "README": "x",
 	}))
 	if err != nil || kind != "Apache-2.0" {
 		t.Errorf("got %q, %v", kind, err)

@@ -1,8 +1,8 @@
-// Command path tells what of this module one warm Lock and Unlock passes: functions, files, packages
-// and lines, from coverage counters that are cleared just before. It is a mirror and no gate: look
-// at it before and after a change.
+// Command path tells what of this module one warm Lock and Unlock passes: functions, files,
+// packages and lines, from coverage counters that are cleared just before. It is a mirror and no
+// gate: look at it before and after a change.
 //
-//	path              a table: mem://, redis:// and rueidis://; a free key, and one that another goroutine holds
+//	path              a table: of each store a free key, and one that another goroutine holds
 //	path URL MODE     the functions of one row, one a line; MODE is free or local
 //
 // It starts a redis-server where the URL names a scheme alone, as redis:// does.
@@ -42,7 +42,8 @@ func measure(ctx context.Context, args []string) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	program := filepath.Join(dir, "path")
-	build := exec.CommandContext(ctx, "go", "build", "-cover", "-covermode=atomic", "-coverpkg="+module+"/...", "-o", program,
+	build := exec.CommandContext(ctx, "go", "build", "-cover", "-covermode=atomic",
+		"-coverpkg="+module+"/...", "-o", program,
 		module+"/internal/repo/path")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w\n%s", err, out)
@@ -64,7 +65,8 @@ func measure(ctx context.Context, args []string) error {
 		fmt.Println(strings.Join(functions, "\n"))
 		return err
 	}
-	fmt.Printf("%-12s %-6s %9s %5s %8s %5s\n", "store", "mode", "functions", "files", "packages", "lines")
+	fmt.Printf("%-12s %-6s %9s %5s %8s %5s\n", "store", "mode", "functions", "files", "packages",
+		"lines")
 	for _, url := range []string{"mem://", "redis://", "rueidis://"} {
 		for _, mode := range []string{"free", "local"} {
 			functions, lines, err := one(url, mode)
@@ -76,26 +78,29 @@ func measure(ctx context.Context, args []string) error {
 				file, _, _ := strings.Cut(f, ":")
 				files[file], packages[path.Dir(file)] = true, true
 			}
-			fmt.Printf("%-12s %-6s %9d %5d %8d %5d\n", url, mode, len(functions), len(files), len(packages), lines)
+			fmt.Printf("%-12s %-6s %9d %5d %8d %5d\n", url, mode, len(functions), len(files),
+				len(packages), lines)
 		}
 	}
 	return nil
 }
 
-// passed runs one pair and returns the functions whose counters moved, as "file:line: function", and
-// how many lines were executed.
+// passed runs one pair and returns the functions whose counters moved, as "file:line: function",
+// and how many lines were executed.
 func passed(ctx context.Context, program, url, mode string) ([]string, int, error) {
 	dir, err := os.MkdirTemp(filepath.Dir(program), "counters")
 	if err != nil {
 		return nil, 0, err
 	}
 	child := exec.CommandContext(ctx, program, url, mode)
-	child.Env = append(os.Environ(), passEnv+"="+dir, "GOCOVERDIR="+filepath.Dir(program)) // what it counts at its end is of no interest
+	// What it counts at its end is of no interest.
+	child.Env = append(os.Environ(), passEnv+"="+dir, "GOCOVERDIR="+filepath.Dir(program))
 	if out, err := child.CombinedOutput(); err != nil {
 		return nil, 0, fmt.Errorf("%w\n%s", err, out)
 	}
 	profile := filepath.Join(dir, "profile")
-	if out, err := exec.CommandContext(ctx, "go", "tool", "covdata", "textfmt", "-i="+dir, "-o="+profile).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "tool", "covdata", "textfmt", "-i="+dir,
+		"-o="+profile).CombinedOutput(); err != nil {
 		return nil, 0, fmt.Errorf("covdata: %w\n%s", err, out)
 	}
 	table, err := exec.CommandContext(ctx, "go", "tool", "cover", "-func="+profile).Output()
@@ -109,7 +114,8 @@ func passed(ctx context.Context, program, url, mode string) ([]string, int, erro
 	var functions []string
 	for line := range strings.Lines(string(table)) {
 		f := strings.Fields(line) // as in: module/dir/file.go:12: Name 83.3%
-		if len(f) != 3 || f[0] == "total:" || f[2] == "0.0%" || strings.Contains(f[0], "/internal/repo/path/") {
+		if len(f) != 3 || f[0] == "total:" || f[2] == "0.0%" ||
+			strings.Contains(f[0], "/internal/repo/path/") {
 			continue
 		}
 		functions = append(functions, strings.TrimPrefix(f[0], module+"/")+" "+f[1])
@@ -124,7 +130,8 @@ func executed(profile string) int {
 	for block := range strings.Lines(profile) {
 		var from, to, column, statements, times int
 		file, rest, _ := strings.Cut(strings.TrimSpace(block), ":")
-		n, _ := fmt.Sscanf(rest, "%d.%d,%d.%d %d %d", &from, &column, &to, &column, &statements, &times)
+		n, _ := fmt.Sscanf(rest, "%d.%d,%d.%d %d %d", &from, &column, &to, &column, &statements,
+			&times)
 		if n < 6 || times == 0 || strings.Contains(file, "/internal/repo/path/") {
 			continue
 		}
@@ -153,7 +160,8 @@ func startRedis(ctx context.Context, dir string) (addr string, stop func(), err 
 	if name == "" {
 		name = "redis-server"
 	}
-	server := exec.CommandContext(ctx, name, "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", dir)
+	server := exec.CommandContext(ctx, name, "--bind", "127.0.0.1", "--port", port, "--save", "",
+		"--dir", dir)
 	if err := server.Start(); err != nil {
 		return "", nil, fmt.Errorf("%w (run make deps)", err)
 	}

@@ -1,15 +1,16 @@
 // Command skips judges a run of the tests: gotestsum, which runs a test again that failed, calls it
-// at the end. Such a test is named as flaky and loses nobody's work; what a second run does not undo
-// fails the run all the same:
+// at the end. Such a test is named as flaky and loses nobody's work; what a second run does not
+// undo fails the run all the same:
 //
-//   - a broken promise about exclusion, tokens, losses and values: "safety:" in what a failing test says;
+//   - a broken promise about exclusion, tokens, losses and values: "safety:" in what a failing test
+//     says;
 //   - a failure in virtual time;
 //   - a race, a leak of goroutines, a panic, in whichever test;
 //   - a package that failed and no test of it did, as by a server that could not start;
 //   - a test that began and did not end;
 //   - a test that failed and did not pass later, under its full name;
-//   - a test that was skipped without leave, as for want of a server. With -short every test may; in
-//     make test those that are left to make test-all.
+//   - a test that was skipped without leave, as for want of a server. With -short every test may;
+//     in make test those that are left to make test-all.
 //
 // It prints a line for each of them, how many tests were left to make test-all, a line that begins
 // with FLAKY for each test that failed and passed, and "N passed, N failed, K flaky".
@@ -34,7 +35,10 @@ func main() {
 		fmt.Fprintln(os.Stderr, "skips:", err)
 		os.Exit(1)
 	}
-	v := verdict{short: slices.Contains(os.Args[1:], "-short"), main: os.Getenv("HOLDFAST_TESTS") == "main"}
+	v := verdict{
+		short: slices.Contains(os.Args[1:], "-short"),
+		main:  os.Getenv("HOLDFAST_TESTS") == "main",
+	}
 	if err := v.read(log); err != nil {
 		v.faults = append(v.faults, err.Error())
 	}
@@ -51,15 +55,19 @@ const (
 )
 
 // broken is what a failing test says when two held at once, a token fell, a loss was not told, or a
-// value is not the last holder's: history.Broken. A test that breaks things on purpose says it and passes.
+// value is not the last holder's: history.Broken. A test that breaks things on purpose says it and
+// passes.
 const broken = "safety: "
 
 var (
-	// What a line of output begins with that nothing undoes: the race detector, goleak, the runtime.
+	// What a line of output begins with that nothing undoes: the race detector, goleak, the
+	// runtime.
 	alarm = regexp.MustCompile(`^(WARNING: DATA RACE|goleak: |panic: |fatal error: )`)
 
 	// Tests in virtual time, whose failure stands, as a seed fails again.
-	virtual = regexp.MustCompile(`/internal/(simulation|redissim|simstore|history|linear) |/(record|etcdbackend) Test(Storm|SimulatedLeaderPauses)`)
+	virtual = regexp.MustCompile(
+		`/internal/(simulation|redissim|simstore|history|linear) |/(record|etcdbackend) ` +
+			`Test(Storm|SimulatedLeaderPauses)`)
 )
 
 // A test is a package's if it has no name.
@@ -167,7 +175,8 @@ func (v *verdict) heard(a *attempt, e event) {
 		a.shuffle = strings.TrimSpace(seed)
 	}
 	said := a.output[e.test]
-	begins := len(said) == 0 || strings.HasSuffix(said[len(said)-1], "\n") // a line, and does not go on with one
+	// A line, and does not go on with one.
+	begins := len(said) == 0 || strings.HasSuffix(said[len(said)-1], "\n")
 	if begins && alarm.MatchString(e.Output) {
 		v.fault("%v: %s", e.test, strings.TrimSpace(e.Output))
 	}
@@ -202,7 +211,8 @@ func (v *verdict) testEnded(a *attempt, e event) {
 	r.shuffle = cmp.Or(r.shuffle, a.shuffle)
 	a.failed = true
 	said := strings.Join(output, "")
-	if virtual.MatchString(e.Package+" "+e.Test) || strings.Contains(said, broken) { // safeguard: broken-stands
+	// safeguard: broken-stands
+	if virtual.MatchString(e.Package+" "+e.Test) || strings.Contains(said, broken) {
 		v.fault("a broken promise, which no second run undoes: %v", e.test)
 	}
 }
@@ -229,7 +239,8 @@ func (v *verdict) print(w io.Writer) {
 		fmt.Fprintln(w, f)
 	}
 	if v.left > 0 {
-		fmt.Fprintf(w, "make test-all runs %d more: other set-ups of the same suites, and what takes long\n", v.left)
+		fmt.Fprintf(w, "make test-all runs %d more: other set-ups of the same suites, and "+
+			"what takes long\n", v.left)
 	}
 	var passed, failed, flaky int
 	for _, t := range v.order {
@@ -238,7 +249,8 @@ func (v *verdict) print(w io.Writer) {
 			failed++
 		case r.failed > 0:
 			flaky++
-			fmt.Fprintf(w, "FLAKY %v: failed %d of %d, shuffle seed %s\n", t, r.failed, r.ended, cmp.Or(r.shuffle, "none"))
+			fmt.Fprintf(w, "FLAKY %v: failed %d of %d, shuffle seed %s\n", t, r.failed, r.ended,
+				cmp.Or(r.shuffle, "none"))
 		default:
 			passed++
 		}
@@ -253,7 +265,8 @@ func (v *verdict) print(w io.Writer) {
 func reason(output []string) string {
 	var said []string
 	for _, line := range output {
-		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- ") {
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "=== ") &&
+			!strings.HasPrefix(line, "--- ") {
 			said = append(said, line)
 		}
 	}

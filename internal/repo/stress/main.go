@@ -1,14 +1,14 @@
-// Command stress runs the tests that a change adds or edits, again and again: thirty times each, or for
-// three minutes, whichever ends first, every second time with GOMAXPROCS=1, under the race detector, and
-// none a second time because it failed. A test that fails once of thirty is to be mended before it costs
-// somebody a change.
+// Command stress runs the tests that a change adds or edits, again and again: thirty times each, or
+// for three minutes, whichever ends first, every second time with GOMAXPROCS=1, under the race
+// detector, and none a second time because it failed. A test that fails once of thirty is to be
+// mended before it costs somebody a change.
 //
 //	stress COMMIT    what differs from COMMIT, in what is committed and what is not
 //
-// Tests are known by syntax: a function whose code, comments apart, is not what it was, or is new. One
-// that only calls a function of a package of tests (redistest.Crowd(t)) is edited where that is. A rule of
-// the conformance suite is run on each store that has a TestConformance. What only calls an edited helper
-// is not found.
+// Tests are known by syntax: a function whose code, comments apart, is not what it was, or is new.
+// One that only calls a function of a package of tests (redistest.Crowd(t)) is edited where that
+// is. A rule of the conformance suite is run on each store that has a TestConformance. What only
+// calls an edited helper is not found.
 package main
 
 import (
@@ -132,7 +132,8 @@ func (s *stress) all(ctx context.Context, base string) error {
 			return ctx.Err()
 		}
 	}
-	fmt.Fprintf(s.out, "%d passed, %d skipped, %d failed\n", len(targets)-len(failed)-skipped, skipped, len(failed))
+	fmt.Fprintf(s.out, "%d passed, %d skipped, %d failed\n", len(targets)-len(failed)-skipped,
+		skipped, len(failed))
 	for rule, ran := range s.rules {
 		if !ran {
 			failed = append(failed, rule+", which was run on no store")
@@ -154,7 +155,8 @@ func (s *stress) one(ctx context.Context, t target) error {
 	limit := s.limit * time.Duration(max(len(t.rules), 1))
 	start, n, failed := time.Now(), 0, 0
 	for ; n < s.runs && (n == 0 || time.Since(start) < limit) && ctx.Err() == nil; n++ {
-		run := exec.CommandContext(ctx, program, "-test.run", t.pattern(), "-test.v", "-test.timeout", "10m")
+		run := exec.CommandContext(ctx, program, "-test.run", t.pattern(), "-test.v",
+			"-test.timeout", "10m")
 		run.Dir, run.Env = t.dir, os.Environ()
 		if n%2 == 1 {
 			run.Env = append(run.Env, "GOMAXPROCS=1")
@@ -162,14 +164,16 @@ func (s *stress) one(ctx context.Context, t target) error {
 		output, err := run.CombinedOutput()
 		said := string(output)
 		for _, rule := range t.rules {
-			s.rules[rule] = s.rules[rule] || strings.Contains(said, "/"+rule+"\n") // it need not be one for each store
+			// It need not be one for each store.
+			s.rules[rule] = s.rules[rule] || strings.Contains(said, "/"+rule+"\n")
 		}
 		switch {
 		case err != nil: // safeguard: flaky-once
 			if failed++; first == nil {
 				first = fmt.Errorf("%w\n%s", err, said)
 			}
-		case strings.Count(said, "--- SKIP: ") > strings.Count(said, versionSkip): // some of it, or all
+		// Some of it, or all.
+		case strings.Count(said, "--- SKIP: ") > strings.Count(said, versionSkip):
 			return fmt.Errorf("%w without leave:\n%s", errSkipped, said)
 		case len(t.rules) > 0:
 		case !strings.Contains(said, "=== RUN   "+t.name+"\n"):
@@ -178,7 +182,8 @@ func (s *stress) one(ctx context.Context, t target) error {
 			return fmt.Errorf("%w:\n%s", errOld, said)
 		}
 	}
-	fmt.Fprintf(s.out, "%v: %d of %d passed in %v\n", t, n-failed, n, time.Since(start).Round(time.Second))
+	fmt.Fprintf(s.out, "%v: %d of %d passed in %v\n", t, n-failed, n,
+		time.Since(start).Round(time.Second))
 	return first
 }
 
@@ -227,7 +232,8 @@ func changed(ctx context.Context, base string) ([]target, error) {
 	}
 	names := slices.Concat(strings.Fields(files), strings.Fields(others))
 	if slices.ContainsFunc(names, func(name string) bool { return path.Dir(name) == suite }) {
-		rest, err := filepath.Glob(suite + "/*.go") // the entry of a rule may be in another file than its function
+		// The entry of a rule may be in another file than its function.
+		rest, err := filepath.Glob(suite + "/*.go")
 		if err != nil {
 			return nil, err
 		}
@@ -275,8 +281,12 @@ func changed(ctx context.Context, base string) ([]target, error) {
 			targets = append(targets, target{t.dir, t.name, suites})
 		}
 	}
-	slices.SortFunc(targets, func(a, b target) int { return strings.Compare(a.String(), b.String()) })
-	return slices.CompactFunc(targets, func(a, b target) bool { return a.String() == b.String() }), nil
+	slices.SortFunc(targets, func(a, b target) int {
+		return strings.Compare(a.String(), b.String())
+	})
+	return slices.CompactFunc(targets, func(a, b target) bool {
+		return a.String() == b.String()
+	}), nil
 }
 
 // A function is one that is declared in a file, or the entry of a rule in the conformance suite.
@@ -311,7 +321,8 @@ func (fs functions) add(file, text string) error {
 		if f.Recv != nil {
 			name = code(f.Recv.List[0].Type) + "." + name
 		}
-		isTest := f.Recv == nil && strings.HasSuffix(file, "_test.go") && testName.MatchString(name) && name != "TestMain"
+		isTest := f.Recv == nil && strings.HasSuffix(file, "_test.go") &&
+			testName.MatchString(name) && name != "TestMain"
 		fs[function{dir, name, isTest}] = code(f)
 	}
 	ast.Inspect(parsed, func(n ast.Node) bool {
@@ -325,7 +336,8 @@ func (fs functions) add(file, text string) error {
 	return nil
 }
 
-// rule returns the name and the function of a rule of the suite: {name: "token/rises", run: tokenRises}.
+// rule returns the name and the function of a rule of the suite: {name: "token/rises", run:
+// tokenRises}.
 func rule(lit *ast.CompositeLit) (name, run string) {
 	for _, e := range lit.Elts {
 		kv, ok := e.(*ast.KeyValueExpr)
@@ -356,7 +368,8 @@ func rules(now, before functions, edited map[string]bool) []string {
 	var names []string
 	for f, code := range now {
 		entry, ok := strings.CutPrefix(f.name, "rule ")
-		if name, run, _ := strings.Cut(entry, " by "); ok && (before[f] != code || edited[path.Base(f.dir)+"."+run]) {
+		if name, run, _ := strings.Cut(entry, " by "); ok &&
+			(before[f] != code || edited[path.Base(f.dir)+"."+run]) {
 			names = append(names, name)
 		}
 	}
@@ -377,7 +390,8 @@ func tests() ([]test, error) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (len(name) > 1 && name[0] == '.' || d.Name() == "testdata" || name == "bin") {
+		if d.IsDir() && (len(name) > 1 && name[0] == '.' || d.Name() == "testdata" ||
+			name == "bin") {
 			return filepath.SkipDir
 		}
 		if !strings.HasSuffix(name, "_test.go") {

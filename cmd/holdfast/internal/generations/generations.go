@@ -24,7 +24,8 @@ import (
 // ErrUnexpected is the error of a run in which an old way did not fail, or holdfast did not hold.
 var ErrUnexpected = errors.New("not everything came as it is told")
 
-// A Step is one line of a story: who does what, and what comes of it, "" if there is nothing to expect.
+// A Step is one line of a story: who does what, and what comes of it, "" if there is nothing to
+// expect.
 type Step struct {
 	Who string `json:"who"`
 	Did string `json:"did"`
@@ -35,7 +36,9 @@ type Step struct {
 type Side struct {
 	Steps      []Step `json:"steps"`
 	AsExpected bool   `json:"as_expected"`
-	Outcome    string `json:"outcome"` // of the whole, in a sentence; if not as expected, what was wrong
+
+	// Outcome is of the whole, in a sentence; if not as expected, what was wrong.
+	Outcome string `json:"outcome"`
 }
 
 // A Result is a scenario with both sides.
@@ -53,9 +56,9 @@ type scenario struct {
 }
 
 // The scenarios in the order in which people got there, as the command prints them: a title, the
-// servers, the steps of the old way and how it "fails:", those of holdfast and what "holds:". A step
-// has who does it (- is nobody of them), and behind an arrow what comes of it. What a step does is
-// in scene.go.
+// servers, the steps of the old way and how it "fails:", those of holdfast and what "holds:". A
+// step has who does it (- is nobody of them), and behind an arrow what comes of it. What a step
+// does is in scene.go.
 //
 //go:embed stories.txt
 var stories string
@@ -84,8 +87,9 @@ func parse(text string) (all []scenario) {
 	return all
 }
 
-const long = `The ways to lock with Redis that people have copied from each other, one after the other, each in
-the scenario in which it fails, on a real Redis. Beside it holdfast in the same scenario.
+const long = `The ways to lock with Redis that people have copied from each other, one after the
+other, each in the scenario in which it fails, on a real Redis. Beside it holdfast in the same
+scenario.
 
 Keys and times of the old ways are those of the texts that taught them. Nobody waits for 100
 seconds: where a lease is over, "PEXPIRE key 0" ends it, which is what Redis does then. The leases
@@ -95,7 +99,8 @@ Redis servers are started on free ports, and stopped; redis-server must be in PA
 the first six scenarios run on that server: they refuse to touch keys that are there already, and
 delete their own. The last two always start their own. HOLDFAST_BACKEND is not looked at.
 
-Exit status: 0 everything came as it is told, 1 it did not, or a server could not be started, 2 wrong usage.`
+Exit status: 0 everything came as it is told, 1 it did not, or a server could not be started, 2
+wrong usage.`
 
 // options are the flags.
 type options struct {
@@ -113,20 +118,29 @@ func Command() *cobra.Command {
 
 		Example: "  holdfast generations",
 
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), cmd.OutOrStdout(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd.Context(), cmd.OutOrStdout(), o)
+		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.backend, "backend", "", "redis://host:6379 for the first six, instead of a server that is started for them")
-	f.StringVarP(&o.output, "output", "o", "text", "text, or json: one object per line, for each scenario")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	f.StringVar(&o.backend, "backend", "",
+		"redis://host:6379 for the first six, instead of a server that is started for them")
+	f.StringVarP(&o.output, "output", "o", "text",
+		"text, or json: one object per line, for each scenario")
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("backend",
-		cobra.FixedCompletions([]string{"redis://", "rediss://"}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
+		cobra.FixedCompletions([]string{"redis://", "rediss://"},
+			cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func run(ctx context.Context, out io.Writer, o options) error {
 	if o.output != "text" && o.output != "json" {
-		return &backend.InvalidError{Field: "--output", Value: o.output, Reason: "is neither text nor json"}
+		return &backend.InvalidError{
+			Field: "--output", Value: o.output,
+			Reason: "is neither text nor json",
+		}
 	}
 	var server *redis.Options
 	if o.backend != "" {
@@ -136,7 +150,8 @@ func run(ctx context.Context, out io.Writer, o options) error {
 		}
 	}
 	if err := testserver.CanStartRedis(); err != nil {
-		return fmt.Errorf("%w: install Redis 7 or later (Debian: apt-get install redis-server; macOS: brew install redis)", err)
+		return fmt.Errorf("%w: install Redis 7 or later (Debian: apt-get install redis-server; "+
+			"macOS: brew install redis)", err)
 	}
 	return testserver.Hosted(func(t testing.TB) error {
 		st := &stage{t: t, ttl: o.ttl, server: server, url: o.backend}
@@ -157,7 +172,10 @@ func oneServer(rawURL string) (*redis.Options, error) {
 	}
 	o, err := redis.ParseURL(rawURL)
 	if err != nil || u.RawQuery != "" { // what is wrong would quote the URL
-		return nil, &backend.InvalidError{Field: "--backend", Value: backend.Redact(rawURL), Reason: "must be one Redis server, as in redis://host:6379/0"}
+		return nil, &backend.InvalidError{
+			Field: "--backend", Value: backend.Redact(rawURL),
+			Reason: "must be one Redis server, as in redis://host:6379/0",
+		}
 	}
 	return o, nil
 }

@@ -27,7 +27,9 @@ const lease = 6 * time.Second
 
 // played plays scenarios on a server of their own.
 func played(ctx context.Context, out io.Writer, asJSON bool, only ...scenario) error {
-	return testserver.Hosted(func(t testing.TB) error { return staged(t).all(ctx, out, asJSON, only) })
+	return testserver.Hosted(func(t testing.TB) error {
+		return staged(t).all(ctx, out, asJSON, only)
+	})
 }
 
 func staged(t testing.TB) *stage {
@@ -49,7 +51,8 @@ func TestStory(t *testing.T) {
 	if len(shown) != len(scenarios) {
 		t.Fatalf("the page shows %d scenarios of %d", len(shown), len(scenarios))
 	}
-	var all sync.WaitGroup // they wait for leases, so not only as many at once as there are processors
+	// they wait for leases, so not only as many at once as there are processors
+	var all sync.WaitGroup
 	for i, sc := range scenarios {
 		all.Go(func() {
 			var out strings.Builder
@@ -60,7 +63,8 @@ func TestStory(t *testing.T) {
 			if got, want := normal(told), normal(shown[i][1]); got != want {
 				t.Errorf("the command prints\n%s\nand docs/generations.md shows\n%s", got, want)
 			}
-			if title := fmt.Sprintf("## %d. %s\n", i+1, sc.title); !strings.Contains(string(page), title) {
+			if title := fmt.Sprintf("## %d. %s\n", i+1, sc.title); !strings.Contains(string(page),
+				title) {
 				t.Errorf("docs/generations.md has no heading %q", title)
 			}
 		})
@@ -83,8 +87,11 @@ func normal(text string) string {
 // What comes otherwise than it is told is an error of the whole, on either side, and undone.
 func TestUnexpected(t *testing.T) {
 	for name, story := range map[string]string{
-		"an old way that does not fail": "A  SET key_resource_id lock_value → OK\nB  SETNX key_resource_id lock_value → 1\nfails: x\nholds: y", // as if that could fail
-		"holdfast that does not hold":   "fails: x\nA  TryLock key_resource_id → granted\nB  TryLock key_resource_id → granted\nholds: y",
+		// as if that could fail
+		"an old way that does not fail": "A  SET key_resource_id lock_value → OK\nB  SETNX " +
+			"key_resource_id lock_value → 1\nfails: x\nholds: y",
+		"holdfast that does not hold": "fails: x\nA  TryLock key_resource_id → granted\nB  " +
+			"TryLock key_resource_id → granted\nholds: y",
 	} {
 		sc := parse("a title\non: one server\n" + story)[0]
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +113,8 @@ func TestWithoutTheGuard(t *testing.T) {
 			t.Parallel()
 			st := &stage{t: t, ttl: time.Minute, unguarded: true}
 			side := st.play(t.Context(), sc.servers, sc.holdfast, func(string, ...any) {})
-			if side.AsExpected || !strings.HasPrefix(side.Outcome, "B's TryLock resource_name: granted, and not ") {
+			if side.AsExpected || !strings.HasPrefix(side.Outcome,
+				"B's TryLock resource_name: granted, and not ") {
 				t.Errorf("%+v", side)
 			}
 		})
@@ -137,7 +145,8 @@ func TestSomebodysKey(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	var out strings.Builder
-	one := parse("one\non: one server\nA  SETNX key_resource_id lock_value → 1\nfails: falls\nA  TryLock key_resource_id → granted\nholds: stands")[0]
+	one := parse("one\non: one server\nA  SETNX key_resource_id lock_value → 1\nfails: falls\nA  " +
+		"TryLock key_resource_id → granted\nholds: stands")[0]
 	if err := played(t.Context(), &out, true, one, one); err != nil {
 		t.Error(err)
 	}
@@ -147,7 +156,9 @@ func TestJSON(t *testing.T) {
 		if err := d.Decode(&r); err != nil {
 			t.Fatal(err)
 		}
-		if r.Number != number || !r.Old.AsExpected || !r.Holdfast.AsExpected || r.Old.Outcome != "falls" || len(r.Old.Steps) == 0 || r.Holdfast.Steps[0] != (Step{"A", "TryLock " + resource, "granted"}) {
+		if r.Number != number || !r.Old.AsExpected || !r.Holdfast.AsExpected ||
+			r.Old.Outcome != "falls" || len(r.Old.Steps) == 0 ||
+			r.Holdfast.Steps[0] != (Step{"A", "TryLock " + resource, "granted"}) {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -170,7 +181,8 @@ func TestUsage(t *testing.T) {
 	}
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("HOLDFAST_REDIS_SERVER", "")
-	if err := run(t.Context(), new(strings.Builder), options{output: "text"}); err == nil || !strings.Contains(err.Error(), "apt-get install redis-server") {
+	if err := run(t.Context(), new(strings.Builder), options{output: "text"}); err == nil ||
+		!strings.Contains(err.Error(), "apt-get install redis-server") {
 		t.Errorf("without a redis-server: %v", err)
 	}
 }
@@ -179,7 +191,8 @@ func TestUsage(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out := interrupting{cancel: cancel}
-	hangs := parse("hangs\non: one server\nA  is interrupted\nA  TryLock key_resource_id → granted\nfails: x\nholds: y")[0]
+	hangs := parse("hangs\non: one server\nA  is interrupted\nA  TryLock key_resource_id → " +
+		"granted\nfails: x\nholds: y")[0]
 	if err := played(ctx, &out, false, hangs); !errors.Is(err, context.Canceled) {
 		t.Errorf("all = %v", err)
 	}

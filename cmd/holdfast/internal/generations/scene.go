@@ -52,7 +52,9 @@ type scene struct {
 type unexpected string
 
 // play runs one side. Its outcome is the expected one, or what was unexpected.
-func (st *stage) play(ctx context.Context, servers string, story Side, tell func(string, ...any)) (played Side) {
+func (st *stage) play(ctx context.Context, servers string, story Side,
+	tell func(string, ...any),
+) (played Side) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	s := &scene{stage: st, ctx: ctx, parties: map[string]*party{}}
@@ -77,8 +79,10 @@ func (st *stage) play(ctx context.Context, servers string, story Side, tell func
 		did := strings.ReplaceAll(step.Did, "max_ttl is 2s", "max_ttl is "+s.ttl.String())
 		played.Steps = append(played.Steps, Step{step.Who, did, got})
 		tell("     %s", strings.TrimRight(fmt.Sprintf("%-2s %-62s %s", step.Who, did, got), " "))
-		if got != step.Got && (step.Got != "30" || got != "29") { // Redis rounds; some of the 30 s are over by now
-			panic(unexpected(fmt.Sprintf("%s's %s: %s, and not %s", step.Who, step.Did, got, step.Got)))
+		// Redis rounds; some of the 30 s are over by now.
+		if got != step.Got && (step.Got != "30" || got != "29") {
+			panic(unexpected(fmt.Sprintf("%s's %s: %s, and not %s",
+				step.Who, step.Did, got, step.Got)))
 		}
 	}
 	return played
@@ -97,13 +101,14 @@ func (s *scene) must(what string, err error) {
 // resource is the key of the stories on the one Redis.
 const resource = "key_resource_id"
 
-// start starts the servers of the story, if they are not the one Redis. There the key is the scene's:
-// it ends if the key is there already, which is deleted when it is over.
+// start starts the servers of the story, if they are not the one Redis. There the key is the
+// scene's: it ends if the key is there already, which is deleted when it is over.
 func (s *scene) start(servers string) {
 	switch servers {
 	case "a primary and its replica":
 		primary := testserver.Redis(s.t, testserver.WithArgs("--repl-diskless-sync-delay", "0"))
-		replica := testserver.Redis(s.t, testserver.WithArgs("--replicaof", "127.0.0.1", fmt.Sprint(primary.Port())))
+		replica := testserver.Redis(s.t,
+			testserver.WithArgs("--replicaof", "127.0.0.1", fmt.Sprint(primary.Port())))
 		s.nodes = []*testserver.Server{primary, replica}
 		for synced := false; !synced; s.pause(s.ttl / 100) {
 			info, err := replica.Do("INFO", "replication")
@@ -139,8 +144,9 @@ func (s *scene) client(o *redis.Options) *redis.Client {
 	return rdb
 }
 
-// do does a step, and returns what came of it. It is an event of the table below, what holdfast does
-// for a party, a Redis command that a client library sends, also behind a colon, or else only told.
+// do does a step, and returns what came of it. It is an event of the table below, what holdfast
+// does for a party, a Redis command that a client library sends, also behind a colon, or else only
+// told.
 func (s *scene) do(step Step) (got string) {
 	if event := events[step.Did]; event != nil {
 		event(s, step.Who)
@@ -152,7 +158,8 @@ func (s *scene) do(step Step) (got string) {
 	}
 	_, behind, _ := strings.Cut(step.Did, ": ")
 	for _, command := range []string{step.Did, behind} {
-		if name, _, _ := strings.Cut(command, " "); name != "" && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
+		if name, _, _ := strings.Cut(command, " "); name != "" &&
+			strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
 			if got = s.command(command); step.Got == "" && step.Who == "" {
 				return "" // that time passes is not somebody's command
 			}
@@ -203,13 +210,15 @@ func (s *scene) command(line string) string {
 	return got
 }
 
-// What Redisson's watchdog sends: it keeps a hash of holders and counts, with a lease of 30 s, which it
-// renews every 10 s.
+// What Redisson's watchdog sends: it keeps a hash of holders and counts, with a lease of 30 s,
+// which it renews every 10 s.
 var watchdog = map[string]string{
-	"lock.lua": `if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+	"lock.lua": `if redis.call('exists', KEYS[1]) == 0 or ` +
+		`redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
 redis.call('hincrby', KEYS[1], ARGV[2], 1) redis.call('pexpire', KEYS[1], ARGV[1]) return nil end
 return redis.call('pttl', KEYS[1])`,
-	"renew.lua": `if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then return redis.call('pexpire', KEYS[1], ARGV[1]) end return 0`,
+	"renew.lua": `if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then ` +
+		`return redis.call('pexpire', KEYS[1], ARGV[1]) end return 0`,
 }
 
 // events are steps that are more than a command.
@@ -217,24 +226,32 @@ var events = map[string]func(s *scene, who string){
 	"60 times, every 10s: EVAL renew.lua …": func(s *scene, _ string) {
 		for range 60 { // ten minutes, each round 10 s that pass and a renewal
 			s.command("PEXPIRE " + resource + " 20000")
-			if got := s.command("EVAL renew.lua 1 " + resource + " 30000 uuid:thread-1"); got != "1" {
+			got := s.command("EVAL renew.lua 1 " + resource + " 30000 uuid:thread-1")
+			if got != "1" {
 				panic(unexpected("the watchdog's renewal: " + got + ", and not 1"))
 			}
 		}
 	},
 	"crashes": func(s *scene, who string) { s.party(who).cut.Store(true) },
-	"is cut off from Redis for longer than its TTL": func(s *scene, who string) { s.party(who).cut.Store(true) },
-	"reaches Redis again, and releases":             func(s *scene, who string) { s.party(who).cut.Store(false) },
+	"is cut off from Redis for longer than its TTL": func(s *scene, who string) {
+		s.party(who).cut.Store(true)
+	},
+	"reaches Redis again, and releases": func(s *scene, who string) {
+		s.party(who).cut.Store(false)
+	},
 	"works for longer than its TTL": func(s *scene, who string) {
 		g := s.party(who).held
-		for first := g.Until(); g.Until().Before(first.Add(s.ttl)) && s.ctx.Err() == nil && g.Context().Err() == nil; {
+		later := g.Until().Add(s.ttl)
+		for g.Until().Before(later) && s.ctx.Err() == nil && g.Context().Err() == nil {
 			s.pause(s.ttl / 20)
 		}
 	},
 	"the fencing token is higher than that of the hold before": func(s *scene, _ string) {
-		before, last := s.grants[len(s.grants)-2].Hold().Token, s.grants[len(s.grants)-1].Hold().Token
+		n := len(s.grants)
+		before, last := s.grants[n-2].Hold().Token, s.grants[n-1].Hold().Token
 		if last <= before {
-			panic(unexpected(fmt.Sprintf("the fencing token is %d, and was %d before", last, before)))
+			panic(unexpected(fmt.Sprintf("the fencing token is %d, and was %d before",
+				last, before)))
 		}
 	},
 	// A server that meets the guard for the first time grants nothing for as long as one that has
@@ -245,7 +262,8 @@ var events = map[string]func(s *scene, who string){
 		s.must("the first lock of a new server", err)
 		s.must("the first unlock of a new server", g.Unlock())
 		if len(s.nodes) == 2 {
-			s.must("the replica has what was set up", s.clients[0].Do(s.ctx, "WAIT", "1", "0").Err())
+			s.must("the replica has what was set up",
+				s.clients[0].Do(s.ctx, "WAIT", "1", "0").Err())
 		}
 	},
 	// The replica keeps what it has, and follows a primary that is not there.
@@ -267,7 +285,9 @@ var events = map[string]func(s *scene, who string){
 		s.nodes[3].Restart()
 		s.nodes[4].Restart()
 	},
-	"node 3 crashes, and restarts without its data": func(s *scene, _ string) { s.nodes[2].Restart() },
+	"node 3 crashes, and restarts without its data": func(s *scene, _ string) {
+		s.nodes[2].Restart()
+	},
 }
 
 // pause waits for d, or until the scene has to end.
@@ -320,7 +340,8 @@ func (s *scene) party(name string) *party {
 	s.must("holdfast opens its store", err)
 	p := &party{scene: s, Backend: b}
 	p.locks, err = locker.New(p, locker.Bare, locker.Config{
-		TTL: s.ttl, ReleaseTimeout: time.Second, Service: name, Logger: slog.New(slog.DiscardHandler),
+		TTL: s.ttl, ReleaseTimeout: time.Second, Service: name,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	s.must("holdfast", err)
 	s.later(func() {
@@ -380,7 +401,9 @@ var verbs = map[string]func(p *party, key, want string) string{
 	"Do": func(p *party, key, _ string) (how string) {
 		defer func() { how = fmt.Sprint("the panic goes on: ", recover()) }()
 		key, _, _ = strings.Cut(key, ":")
-		err := locker.Do(p.ctx, p.locks, key, func(context.Context, struct{}) error { panic("bad data") })
+		err := locker.Do(p.ctx, p.locks, key, func(context.Context, struct{}) error {
+			panic("bad data")
+		})
 		return fmt.Sprint(err)
 	},
 }
@@ -399,7 +422,10 @@ func outcome(err error, want string) string {
 	if err == nil {
 		return "nil"
 	}
-	for _, known := range []error{backend.ErrHeld, backend.ErrQuarantined, locker.ErrNotAcquired, locker.ErrLost, locker.ErrMaxHold} {
+	for _, known := range []error{
+		backend.ErrHeld, backend.ErrQuarantined, locker.ErrNotAcquired, locker.ErrLost,
+		locker.ErrMaxHold,
+	} {
 		if errors.Is(err, known) && known.Error() == want {
 			return want
 		}
