@@ -208,13 +208,12 @@ func (h *hold) settle(now instant, lasted bool) (cause error) {
 		l.mu.Lock()
 	}
 	l.hold = nil
-	expired := l.expiry()
-	l.mu.Unlock()
+	defer l.mu.Unlock()
 	switch {
-	case lasted, errors.Is(cause, ErrClosed) && !l.expired(now): // safeguard: unlock-after-close
+	case lasted, errors.Is(cause, ErrClosed) && now < l.until: // safeguard: unlock-after-close
 		return nil
 	case errors.Is(cause, ErrClosed), errors.Is(cause, ErrUnlocked):
-		return cmp.Or(lost, expired)
+		return cmp.Or(lost, l.expiry())
 	}
 	return cause
 }

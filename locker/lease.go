@@ -206,10 +206,14 @@ var closedChan = func() chan struct{} {
 func (h *hold) valid() error {
 	l := h.lease
 	now := l.core.now()
+	var expired error
 	l.mu.Lock()
-	cause, left, expired := h.cause, time.Duration(l.until-now), l.expiry()
+	cause := h.cause
+	if cause == nil && now >= l.until { // safeguard: belief
+		expired = l.expiry()
+	}
 	l.mu.Unlock()
-	if cause == nil && left <= 0 { // safeguard: belief
+	if expired != nil {
 		_ = l.lose(expired)
 		return expired
 	}

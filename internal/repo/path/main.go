@@ -123,10 +123,11 @@ func passed(ctx context.Context, program, url, mode string) ([]string, int, erro
 	return functions, executed(string(text)), nil
 }
 
-// executed counts the lines of a profile's blocks that were executed. A block is as in
-// "module/dir/file.go:12.30,15.2 3 1": from, to, statements, times.
+// executed counts the lines of a profile's blocks that were executed, but for those that are
+// blank or a comment. A block is as in "module/dir/file.go:12.30,15.2 3 1": from, to, statements,
+// times.
 func executed(profile string) int {
-	lines := map[string]bool{}
+	lines, files := map[string]bool{}, map[string][]bool{}
 	for block := range strings.Lines(profile) {
 		var from, to, column, statements, times int
 		file, rest, _ := strings.Cut(strings.TrimSpace(block), ":")
@@ -135,11 +136,30 @@ func executed(profile string) int {
 		if n < 6 || times == 0 || strings.Contains(file, "/internal/repo/path/") {
 			continue
 		}
+		if files[file] == nil {
+			files[file] = codeOf(strings.TrimPrefix(file, module+"/"))
+		}
 		for line := from; line <= to; line++ {
-			lines[file+":"+strconv.Itoa(line)] = true
+			if line > len(files[file]) || files[file][line-1] {
+				lines[file+":"+strconv.Itoa(line)] = true
+			}
 		}
 	}
 	return len(lines)
+}
+
+// codeOf reports of each line of a file whether it has more than white space and a comment. A file
+// that cannot be read has no lines, and all of its are counted.
+func codeOf(file string) (code []bool) {
+	text, err := os.ReadFile(filepath.FromSlash(file))
+	if err != nil {
+		return []bool{}
+	}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		code = append(code, line != "" && !strings.HasPrefix(line, "//"))
+	}
+	return code
 }
 
 // startRedis starts a server that keeps nothing, and returns its address when it answers.
