@@ -7,8 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log"
-	"math"
 	"os"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -20,7 +18,7 @@ import (
 
 func check(err error) {
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 }
 
@@ -32,25 +30,23 @@ func main() {
 	check(err)
 	db, err := sql.Open("sqlite", "shop.db")
 	check(err)
-	_, err = db.ExecContext(ctx,
-		`CREATE TABLE stock (units INT, token BIGINT); INSERT INTO stock VALUES (10, 0)`)
+	const show, sell = `UPDATE stock SET token = $1 WHERE token <= $1`,
+		`UPDATE stock SET units = $2 WHERE token <= $1`
+	_, err = db.Exec(`CREATE TABLE stock (units INT, token INT); INSERT INTO stock VALUES (10, 0)`)
 	check(err)
-	left, first := 0, uint64(math.MaxUint64)
+	left, first := 0, ^uint64(0)
 	for range 2 {
 		check(locker.Do(ctx, l, "sku-1", func(ctx context.Context, _ struct{}) error {
 			h, _ := locker.HoldFrom(ctx)
-			_, err := fence.Exec(ctx, db, h.Key, h.Token,
-				`UPDATE stock SET token = $1 WHERE token <= $1`, h.Token)
+			_, err := fence.Exec(ctx, db, h.Key, h.Token, show, h.Token)
 			check(err) // from now on no older holder writes
 			check(db.QueryRowContext(ctx, `SELECT units FROM stock`).Scan(&left))
 			left, first = left-1, min(first, h.Token)
-			_, err = fence.Exec(ctx, db, h.Key, h.Token,
-				`UPDATE stock SET units = $2 WHERE token <= $1`, h.Token, left)
+			_, err = fence.Exec(ctx, db, h.Key, h.Token, sell, h.Token, left)
 			return err
 		}))
 		fmt.Println("sold one, left:", left)
 	}
-	_, err = fence.Exec(ctx, db, "sku-1", first, `UPDATE stock SET units = 9 WHERE token <= $1`,
-		first)
+	_, err = fence.Exec(ctx, db, "sku-1", first, sell, first, 9)
 	fmt.Println("the first buyer, late, is refused:", errors.Is(err, fence.ErrStale))
 }
