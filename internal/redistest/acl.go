@@ -15,8 +15,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// documented is a line of the table of permissions in a backend's doc.go: where, and commands.
-var documented = regexp.MustCompile(`(?m)^//\t[a-z].*?  +([A-Z][A-Z ]+)$`)
+// documented is a line of the table of permissions in a backend's doc.go: where, or nothing in a
+// line that goes on, and commands.
+var documented = regexp.MustCompile(`(?m)^//\t(?:[a-z].*?  )? *([A-Z][A-Z ]+)$`)
 
 // Permissions returns the commands that doc.go in the working directory says a user needs.
 func Permissions(t testing.TB) (commands []string) {
