@@ -47,7 +47,7 @@ func All[T any](ctx context.Context, l Locker[T], keys []string,
 	taken := 0
 	defer func() {
 		if err != nil || len(all.guards) < len(sorted) { // or a Binder has panicked
-			c.giveBack(asked[min(taken, len(asked)):])
+			c.unlockEarly(asked[min(taken, len(asked)):])
 			err = errors.Join(err, all.unlockBehind())
 		}
 	}()

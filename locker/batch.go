@@ -12,8 +12,8 @@ import (
 // A batch makes one request of those for several keys of All. Each key is locked, or unlocked, by a
 // goroutine of its own, as if it were alone, with its part of the batch in the place of the store:
 // that takes its claim, and tells it what the store answers for it. So there is one way only to get
-// a lease and to end it. The request is sent by the last of them that has come with a claim, or has
-// left. A store that has no such request is asked by each of them itself.
+// a lease and to end it. The request is sent by the last of them that has come with a claim, or was
+// skipped. A store that has no such request is asked by each of them itself.
 type batch struct {
 	store  backend.Backend
 	send   func(b *batch)
@@ -21,7 +21,7 @@ type batch struct {
 	claims []backend.Claim // of those who have come, each in its part's place
 
 	mu       sync.Mutex
-	away     int           // how many have not come yet, nor left
+	away     int           // how many have neither come nor been skipped
 	answered chan struct{} // closed when the parts have their answers
 }
 
@@ -59,19 +59,19 @@ func newBatch(store backend.Backend, n int, send func(*batch)) *batch {
 	return b
 }
 
-// leave says that nobody comes for the key, or comes any more.
-func (p *part) leave() { p.settle(context.Background(), nil) }
+// skip says that nobody comes for the key, or comes any more.
+func (p *part) skip() { p.settle(context.Background(), nil) }
 
-// leave is that of a part of a batch, if store is one: before a wait for another batch, which may
+// skip is that of a part of a batch, if store is one: before a wait for another batch, which may
 // wait for this one.
-func leave(store backend.Backend) {
+func skip(store backend.Backend) {
 	if p, ok := store.(*part); ok {
-		p.leave() // safeguard: all-unlocked-twice
+		p.skip() // safeguard: all-unlocked-twice
 	}
 }
 
 // come brings a claim, and returns when it is answered. It reports false if that is to be asked for
-// without the others, as the part was left.
+// without the others, as the part was skipped.
 func (p *part) come(ctx context.Context, c *backend.Claim) bool {
 	if !p.settle(ctx, c) {
 		return false
@@ -114,7 +114,7 @@ func (p *part) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, 
 // Release is the release of the part's key, by TryReleaseAll if it may be.
 func (p *part) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
 	if !c.NoneInFlight || c.Save != nil || c.NotBefore != 0 { // safeguard: all-leaves
-		p.leave()
+		p.skip()
 	}
 	if !p.come(ctx, &c) || !p.released && p.err == nil { // safeguard: all-not-released
 		return p.Backend.Release(ctx, c)

@@ -253,14 +253,15 @@ func (co *cohort) firstEnds(ctx context.Context, w *wait) {
 }
 
 // await waits for one's turn. Cancellation and turn may come together: which it was is decided by
-// who takes the waiter out of the queue first, the waiter itself or its crowd's goroutine (giveUp),
-// or whoever has a lease to give. A turn that was too late for its waiter has given it the lease
-// all the same, so that it is passed on or released by the one who has it, and by nobody else.
+// who takes the waiter out of the queue first, the waiter itself or its crowd's goroutine
+// (endWait), or whoever has a lease to give. A turn that was too late for its waiter has given it
+// the lease all the same, so that it is passed on or released by the one who has it, and by nobody
+// else.
 func (co *cohort) await(ctx context.Context, me *waiter, info Hold) (l *lease, err error) {
 	ctx, end := co.core.observe(ctx, OpWait, info)
 	ctx, nested := co.core.enterNested(ctx, co.id.key, "", info)
 	defer func() {
-		err = nested.leave(err)
+		err = nested.exit(err)
 		end(info, err)
 	}()
 	done := ctx.Done()
@@ -274,7 +275,7 @@ func (co *cohort) await(ctx context.Context, me *waiter, info Hold) (l *lease, e
 	case <-done:
 		co.mu.Lock()
 		if me.queued {
-			co.giveUp(me)
+			co.endWait(me)
 		}
 		co.mu.Unlock()
 		got = <-me.ready // which may be the turn that came at the same moment
@@ -291,10 +292,10 @@ func (co *cohort) await(ctx context.Context, me *waiter, info Hold) (l *lease, e
 	return got.lease, nil
 }
 
-// giveUp takes one who waits out of the queue, as its context has ended, and tells it what is known
-// of who is in the way. If nobody waits any more the claim is withdrawn, and stopped closed when
-// that is done. The caller has mu.
-func (co *cohort) giveUp(w *waiter) {
+// endWait takes one who waits out of the queue, as its context has ended, and tells it what is
+// known of who is in the way. If nobody waits any more the claim is withdrawn, and stopped closed
+// when that is done. The caller has mu.
+func (co *cohort) endWait(w *waiter) {
 	// Those who left in between count in one of the two.
 	got := outcome{err: co.blocked(min(w.number-co.first.number, co.waiting-1))}
 	co.dequeue(w) // safeguard: gave-up
@@ -333,7 +334,7 @@ func (co *cohort) watch(c *crowd) {
 	for more := true; more; runtime.Gosched() {
 		co.mu.Lock()
 		for n := 0; c.first != nil && n < fewAlike; n++ {
-			co.giveUp(c.first)
+			co.endWait(c.first)
 		}
 		more = c.first != nil
 		co.mu.Unlock()

@@ -110,7 +110,7 @@ type nestedWait struct {
 	timer    *time.Timer   // for the next watch
 	watching chan struct{} // closed when the watch under way has ended; nil if none is
 	found    []Waiting     // a cycle in this process that is to be told
-	left     bool          // the wait is over
+	over     bool          // it has ended
 }
 
 // enterNested notes a wait for key under ctx, and tells of a deadlock in this process that it
@@ -152,15 +152,15 @@ func holdsOf(ctx context.Context) (all []*hold) {
 	}
 }
 
-// leave ends what enterNested began, and returns what the wait fails with. When it returns nothing
+// exit ends what enterNested began, and returns what the wait fails with. When it returns nothing
 // of the wait is in the store, or its release is pending: it does not wait long for a store that is
 // slow to answer the watch under way.
-func (w *nestedWait) leave(err error) error {
+func (w *nestedWait) exit(err error) error {
 	if w == nil {
 		return err
 	}
 	nestedWaits.mu.Lock()
-	w.left = true
+	w.over = true
 	w.timer.Stop()
 	others := slices.DeleteFunc(nestedWaits.of[w.at], func(o *nestedWait) bool { return o == w })
 	if nestedWaits.of[w.at] = others; len(others) == 0 {
@@ -219,7 +219,7 @@ func (w *nestedWait) search(x *nestedWait, way []blocker, seen map[*nestedWait]b
 			return append(way, blocker{x, h})
 		}
 		for _, y := range nestedWaits.of[at] {
-			// One that has failed is about to leave.
+			// One that has failed is about to end.
 			if seen[y] || y.ctx.Err() != nil || !y.waitsFor(h) {
 				continue
 			}
@@ -252,7 +252,7 @@ func (h *hold) lasts() bool {
 func (w *nestedWait) stuck() bool {
 	nestedWaits.mu.Lock()
 	defer nestedWaits.mu.Unlock()
-	return !w.left && w.search(w, nil, map[*nestedWait]bool{w: true}) != nil
+	return !w.over && w.search(w, nil, map[*nestedWait]bool{w: true}) != nil
 }
 
 // tellAll has each wait of a cycle told, if way is one. The caller has nestedWaits.mu.
@@ -279,7 +279,7 @@ func (w *nestedWait) tellAll(way []blocker) {
 // timer.
 func (w *nestedWait) watch() {
 	nestedWaits.mu.Lock()
-	if w.left || w.watching != nil {
+	if w.over || w.watching != nil {
 		nestedWaits.mu.Unlock()
 		return
 	}
@@ -308,7 +308,7 @@ func (w *nestedWait) watch() {
 	if w.found != nil { // meanwhile
 		next = 0
 	}
-	if !w.left {
+	if !w.over {
 		w.timer.Reset(next)
 	}
 }

@@ -80,7 +80,7 @@ func (c *Client[T]) lockEarly(ctx context.Context, keys []string, opts []Option,
 			if at > 0 {
 				under = all[at-1].next
 			}
-			defer b.parts[i].leave()
+			defer b.parts[i].skip()
 			one := o
 			one.store = &b.parts[i]
 			one.waitLimit = leftOf(o.waitLimit, began) // safeguard: all-in-its-limit
@@ -93,7 +93,7 @@ func (c *Client[T]) lockEarly(ctx context.Context, keys []string, opts []Option,
 			break
 		}
 	}
-	c.giveBack(all[got:]) // safeguard: all-given-back
+	c.unlockEarly(all[got:]) // safeguard: all-given-back
 	var at site
 	runtime.Callers(earlySkip, at[:])
 	for _, e := range all[:got] {
@@ -118,9 +118,9 @@ func (c *Client[T]) tryEarly(ctx context.Context, key string, o *call) *Guard[T]
 // earlySkip is how many frames are between lockEarly and the caller of All.
 const earlySkip = 3
 
-// giveBack unlocks what All has no use for, all at once, and goes on behind the caller if that
+// unlockEarly unlocks what All has no use for, all at once, and goes on behind the caller if that
 // takes long.
-func (c *Client[T]) giveBack(all []early[T]) {
+func (c *Client[T]) unlockEarly(all []early[T]) {
 	var held []*hold
 	for i := range all {
 		if g := all[i].guard; g != nil {
@@ -150,9 +150,9 @@ func unlockTogether(holds []*hold, unlock func(i int, store backend.Backend)) {
 		b := newBatch(c.b, min(len(holds)-first, maxWorkers), sendReleases)
 		atOnce(len(b.parts), func(i int) {
 			p := &b.parts[i]
-			defer p.leave()
+			defer p.skip()
 			if holds[first+i].lease.core != c { // safeguard: all-own-store
-				p.leave()
+				p.skip()
 				unlock(first+i, nil)
 				return
 			}

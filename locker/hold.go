@@ -107,7 +107,7 @@ func (h *hold) unlock(how way, store backend.Backend) error {
 		}
 		done := h.done
 		l.mu.Unlock()
-		leave(store)
+		skip(store)
 		<-done
 		return h.outcome
 	}

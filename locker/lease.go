@@ -398,7 +398,7 @@ func (l *lease) setLost(cause error) (h *hold, stands error, first bool) {
 		return nil, l.cause, false
 	}
 	l.state, l.cause = leaseLost, cause
-	l.stopAll()
+	l.stopTimers()
 	return l.hold, cause, true
 }
 
@@ -413,9 +413,10 @@ func (l *lease) endLost(h *hold, cause error) {
 	l.remove(ctx)()
 }
 
-// stopAll ends the renewals, the watch and the timer. What of them is under way is not waited for:
+// stopTimers ends the renewals, the watch and the timer. What of them is under way is not waited
+// for:
 // it finds the lease's state when it is back. The caller has mu.
-func (l *lease) stopAll() {
+func (l *lease) stopTimers() {
 	l.timer.Stop()
 	if l.unwatch != nil {
 		l.unwatch()
@@ -436,7 +437,7 @@ func (l *lease) remove(ctx context.Context) (finish func()) {
 	if l.state < leaseReleased {
 		l.state = leaseReleased
 	}
-	l.stopAll()
+	l.stopTimers()
 	cause, report := l.cause, l.finish
 	l.finish = nil // it is told of once
 	l.mu.Unlock()

@@ -120,7 +120,7 @@ func (h *hold) keep(k *kept) endHook {
 	return func(cause error, claim *backend.Claim) error {
 		switch {
 		case cause != nil:
-			c.discard(key, k)
+			c.dropFree(key, k)
 		case claim != nil && h.lease.lost() == nil: // safeguard: kept-after-loss
 			c.putBack(key, k)
 		}
@@ -140,13 +140,13 @@ func (c *core) putBack(key keptKey, k *kept) {
 	}
 	c.free[key] = k
 	if k.from.idle > 0 {
-		k.timer = time.AfterFunc(k.from.idle, func() { c.discard(key, k) })
+		k.timer = time.AfterFunc(k.from.idle, func() { c.dropFree(key, k) })
 	}
 }
 
-// discard drops a value if it is free. One that was taken meanwhile stays with the hold that has
+// dropFree drops a value if it is free. One that was taken meanwhile stays with the hold that has
 // it.
-func (c *core) discard(key keptKey, k *kept) {
+func (c *core) dropFree(key keptKey, k *kept) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.free[key] == k {

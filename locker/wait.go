@@ -218,7 +218,7 @@ func (w *wait) run(ctx context.Context) (l *lease, err error) {
 	var nested *nestedWait
 	defer func() {
 		w.stop()
-		err = nested.leave(err)
+		err = nested.exit(err)
 		end(w.info, err)
 	}()
 	if err := ctx.Err(); err != nil {
