@@ -538,7 +538,8 @@ func (r *runner) under(
 	r.renewals.begin() // safeguard: run-anew
 	env = append(append(os.Environ(), env...), envKey+"="+key,
 		envToken+"="+strconv.FormatUint(hold.Token, 10))
-	p, err := start(path, r.argv, env, signsOfLife(c.backend)...)
+	grace := min(r.killAfter, time.Until(g.Until())/3)
+	p, err := start(path, r.argv, env, lastMoment(g.Until(), grace), signsOfLife(c.backend)...)
 	var other *exitError
 	switch {
 	case errors.Is(err, context.Canceled), errors.As(err, &other): // not because of CMD
@@ -547,8 +548,7 @@ func (r *runner) under(
 		return 0, of, nil, exit(cannotRun(err), "cannot run %s: %w", printable(r.argv[0]), err)
 	}
 	w := &work{
-		process: p, g: g, renewals: &r.renewals, note: r.note,
-		grace: min(r.killAfter, time.Until(g.Until())/3),
+		process: p, g: g, renewals: &r.renewals, note: r.note, grace: grace,
 		watch: time.NewTimer(0), longest: time.NewTimer(c.config.MaxHold), late: time.NewTimer(0),
 	}
 	if w.late.Stop(); c.config.MaxHold == 0 {
@@ -649,10 +649,15 @@ func (w *work) good() (until time.Time, lost bool) {
 	}
 }
 
+// lastMoment is when a command is killed, by bootClock, whose lock is good until then.
+func lastMoment(until time.Time, grace time.Duration) time.Duration {
+	now := bootClock() // read first: a pause between the two makes it early
+	return now + time.Until(until) - grace/10
+}
+
 // promise has the command killed by somebody else if we cannot, at the time when we would.
 func (w *work) promise(until time.Time) {
-	now := bootClock() // read first: a pause between the two makes it early
-	w.latest = now + time.Until(until) - w.grace/10
+	w.latest = lastMoment(until, w.grace)
 	if err := w.kills(w.latest); err != nil && !w.alone { // safeguard: run-alone
 		w.alone = true
 		w.note("holdfast: "+

@@ -26,7 +26,7 @@ type process struct {
 	release func()
 }
 
-func start(path string, argv, env []string, _ ...*os.File) (*process, error) {
+func start(path string, argv, env []string, _ time.Duration, _ ...*os.File) (*process, error) {
 	p := &process{signals: make(chan os.Signal, 8), ended: make(chan ending, 1)}
 	var ok bool
 	if p.release, ok = sent.forward(p.signals); !ok {

@@ -29,9 +29,12 @@ type process struct {
 	release   func() // of the signals
 }
 
-// start starts a command, which inherits keep. If a signal has told us to end, it does not, and
-// returns [context.Canceled].
-func start(path string, argv, env []string, keep ...*os.File) (*process, error) {
+// start starts a command, which inherits keep, and ends at the time latest by bootClock if we are
+// stopped before kills is called. If a signal has told us to end, it does not, and returns
+// [context.Canceled].
+func start(path string, argv, env []string, latest time.Duration,
+	keep ...*os.File,
+) (*process, error) {
 	p := &process{
 		signals: make(chan os.Signal, 8), stopped: make(chan syscall.Signal, 1),
 		ended: make(chan ending, 1), continued: make(chan os.Signal, 1),
@@ -59,7 +62,10 @@ func start(path string, argv, env []string, keep ...*os.File) (*process, error) 
 			"cannot start the process that ends the command if holdfast is stopped: %w", err)
 	}
 	attr := &syscall.SysProcAttr{Setpgid: true}
-	endWithParent(attr)
+	if endWithParent(attr) {
+		// kills hears if it is not there. safeguard: run-stopped-at-start
+		_ = p.deadman.tell(ourselves, latest)
+	}
 	files := append([]*os.File{os.Stdin, os.Stdout, os.Stderr}, keep...)
 	child, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: files, Sys: attr})
 	if err != nil {

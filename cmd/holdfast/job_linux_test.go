@@ -521,7 +521,8 @@ var situations = []struct {
 			s.write("go", "")
 		}
 	}},
-	{"STOP to it, for a TTL", shortTTL, func(s *session) {
+	// A tenth of a third of the TTL is what the deadman may be late by, on a busy machine.
+	{"STOP to it, for a TTL", 3 * shortTTL, func(s *session) {
 		s.types("$LOCK bash work &")
 		pid := s.begun()
 		s.types("kill -STOP $!")

@@ -68,8 +68,11 @@ func machineClock() (backend.Finding, error) {
 		state != unix.TIME_ERROR && t.Status&unix.STA_UNSYNC == 0), nil
 }
 
-// endWithParent has the kernel kill the command when we end.
-func endWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
+// endWithParent has the kernel kill the command when we end, and reports whether it does.
+func endWithParent(attr *syscall.SysProcAttr) bool {
+	attr.Pdeathsig = syscall.SIGKILL
+	return true
+}
 
 // signsOfLife are what a command inherits so that the store does not take us for gone while it is
 // at work: the kernel kills it when we are killed, but after it has told others that we ended.

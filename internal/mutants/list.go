@@ -1042,6 +1042,16 @@ var others = []mutant{
 		Test: "./cmd/holdfast Situations/STOP_to_it/file",
 	},
 	{
+		Name: "run: a holdfast that is stopped as it starts its command has no deadman",
+		At:   "run-stopped-at-start", Find: statement, Put: skipped,
+		Test: "./cmd/holdfast StoppedAtTheStart",
+	},
+	{
+		Name: "run: a deadman that knows of no command leaves who started it",
+		At:   "run-deadman-parent", Find: `syscall\.SIGKILL`, Put: "0",
+		Test: "./cmd/holdfast StoppedAtTheStart",
+	},
+	{
 		Name: "run: a job is not noted after an outage", At: "run-counts-later", Find: condition,
 		Put: always, Test: "./cmd/holdfast RunOncePerCounts",
 	},
