@@ -82,7 +82,7 @@ lint: ## golangci-lint, pinned in internal/tools, whose first build takes some m
 	for dir in fencing adapters; do (cd internal/$$dir && GOWORK=off $(GO) vet -vettool=$(CURDIR)/bin/holdfast-vet ./...); done
 
 .PHONY: check
-check: fmt-check vet build judge ## the quick look before a commit: formatting, vet, build, tests without -race; 4 to 7 minutes
+check: fmt-check vet build judge ## the quick look before a commit: formatting, vet, build, tests without -race; under 8 minutes
 	@export HOLDFAST_TESTS=main; $(call gotest,-short -timeout=5m $(overlap),$(pkgs))
 
 .PHONY: test

@@ -52,7 +52,7 @@ func ObserveBy[T any](
 			next = min(every, time.Second)
 		}
 		for _, h := range state.Holders {
-			// Which clocks that differ make too early at worst: then once more.
+			// Clocks that differ make this too early at worst: then it looks once more.
 			next = min(next, h.TTL+time.Millisecond)
 		}
 		timer.Reset(next)

@@ -131,7 +131,7 @@ func ParseURL(rawURL string) (*url.URL, error) {
 	if strings.ContainsAny(hosts, " \t\r\n\x00") {
 		return nil, invalid("url", "", "has white space in its hosts")
 	}
-	// Likely a password that has lost its @: not a host to be shown to anybody.
+	// This is likely a password that has lost its @, and no host to be shown to anybody.
 	if !numericPorts(hosts) {
 		return nil, invalid("url", "", "has a port that is not a number")
 	}

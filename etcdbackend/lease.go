@@ -166,7 +166,7 @@ func (b *Backend) newLease(seconds int64, kept bool) *lease {
 		defer b.mu.Unlock()
 		if err == nil {
 			l.id = reply.ID
-			// May be longer, see the election timeout.
+			// The TTL may be longer than what was asked for, see the election timeout.
 			l.ttl = time.Duration(reply.TTL) * time.Second
 		}
 		l.gone, f.err = err != nil, err

@@ -147,7 +147,7 @@ func (a *attempt) clear(ctx context.Context, q *queue) (r result, done bool, err
 	var then []clientv3.Op
 	var rest []*entry
 	for _, e := range q.entries {
-		// Not to be hidden by an entry of that name.
+		// This one is not to be hidden by an entry of that name.
 		if strings.HasSuffix(e.shadowed, a.local.slot) {
 			b.mu.Lock()
 			a.local.slot = b.takeSlot()

@@ -69,7 +69,7 @@ type alerted struct {
 // Read implements [net.Conn].
 func (c *alerted) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	// As crypto/tls calls it.
+	// This is what crypto/tls calls it.
 	if alert := (*net.OpError)(nil); errors.As(err, &alert) && alert.Op == "remote error" {
 		c.of.fail(c.Conn, err)
 	}

@@ -62,7 +62,7 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	options := []grpc.DialOption{grpc.WithChainUnaryInterceptor(sentOnce)}
 	if t.tls != nil {
 		t.transport = newTransport(t.tls)
-		// The last of its kind counts.
+		// Of options of a kind the last one counts.
 		options = append(options, grpc.WithTransportCredentials(t.transport))
 	}
 	client, err := clientv3.New(clientv3.Config{
@@ -216,7 +216,7 @@ func (t *target) parseHosts(hosts string, secure bool) error {
 			port = "2379"
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || name == "" {
-			// Not quoted: it may be a password that lacks its @.
+			// The host is not quoted: it may be a password that lacks its @.
 			return invalid("url", "", "has a host that is not host:port")
 		}
 		t.endpoints = append(t.endpoints, scheme+net.JoinHostPort(name, port))

@@ -200,7 +200,7 @@ func (w *watcher) ended(e *entry) {
 			Meta: e.Meta, Token: e.token(),
 			For: now.Sub(w.turned),
 		})
-		// Earlier ones are in grants.
+		// Earlier ones are left out, as in grants.
 		w.past = slices.Clone(w.past[max(0, len(w.past)-backend.MaxBefore):])
 		w.turned = now
 	}

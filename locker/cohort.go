@@ -113,7 +113,7 @@ func (c *core) lockTogether(ctx context.Context, key string, info Hold, o *call)
 	for {
 		c.mu.Lock()
 		co := c.cohorts[k]
-		// With mu: refuseNew ends the waits of all cohorts that it finds.
+		// Closing is looked at with mu, as refuseNew ends the waits of all cohorts that it finds.
 		if co == nil && c.closing.Err() == nil {
 			f := &first{}
 			f.cohort.core, f.cohort.id, f.cohort.acquiring = c, k, true
@@ -147,7 +147,8 @@ func (c *core) lockTogether(ctx context.Context, key string, info Hold, o *call)
 // caller has mu.
 func (co *cohort) join(ctx context.Context, o *call) (*waiter, error) {
 	c := co.core
-	// With mu: else refuseNew finds the waiter. safeguard: joins-behind-close
+	// With mu, so that this sees Close, or refuseNew finds the waiter.
+	// safeguard: joins-behind-close
 	if c.closing.Err() != nil {
 		return nil, ErrClosed
 	}
@@ -161,7 +162,7 @@ func (co *cohort) join(ctx context.Context, o *call) (*waiter, error) {
 			return nil, vain
 		}
 	}
-	// Else the turn may come within a microsecond, which a look at the stack would double.
+	// With a lease the turn may come within a microsecond, which a look at the stack would double.
 	if co.lease == nil {
 		runtime.Callers(siteSkip+2, o.site[:])
 	}
@@ -190,7 +191,7 @@ func (c *core) lockFirst(ctx context.Context, f *first, info Hold, o *call) (*le
 	case known == nil, o.try: // most keys
 	case w.claim.WaiterTTL == 0:
 		c.yieldTurn(ctx, known)
-	// So that a refusal needs no second attempt after the subscription, see run.
+	// Subscribed first, a refusal needs no second attempt after the subscription, see run.
 	case c.likelyHeld(known):
 		w.subscribe(ctx)
 	}
@@ -265,7 +266,7 @@ func (co *cohort) await(ctx context.Context, me *waiter, info Hold) (l *lease, e
 		end(info, err)
 	}()
 	done := ctx.Done()
-	// Else the observer has given it an end of its own.
+	// If they differ, the observer has given the wait an end of its own.
 	if me.crowd != nil && me.crowd.done == done {
 		done = nil
 	}

@@ -185,7 +185,7 @@ func (h *hold) endByUnlock() (now instant, lasted bool) {
 		l.timer.Reset(l.next(now))
 	}
 	l.mu.Unlock()
-	// What it fails with it says again when it has the claim.
+	// An error of the hook is dropped here: it says so again when it has the claim.
 	_ = h.onEnd(nil, nil)
 	// The hook may have taken its time. safeguard: closed-for-long
 	now = l.core.now()
@@ -234,7 +234,7 @@ func (h *hold) unlockReleased(now instant, cause error, claim *backend.Claim,
 ) error {
 	l, c := h.lease, h.lease.core
 	lasted := time.Duration(now - l.granted)
-	// Without a queue: see yieldTurn.
+	// Brief holds of stores without a queue count as well, see yieldTurn.
 	if lasted >= briefHold || !l.claim.Queue || c.holdTimes.of(l.claim.Key) != nil {
 		c.holdTimes.remember(l.claim.Key).add(l.passes+1, lasted, time.Now())
 	}

@@ -289,7 +289,7 @@ func (h *hold) endedOtherwise(first bool, cause error) {
 		close(h.lost)
 		h.lost = closedChan
 	}
-	// Else Unlock calls it. safeguard: hook-at-loss
+	// In the other states Unlock calls it. safeguard: hook-at-loss
 	if first && h.onEnd != nil && h.state == holdEnded {
 		h.hooking = true
 		h.lease.core.add()
@@ -342,7 +342,7 @@ func (l *lease) deadline() instant {
 // expiry is the loss of a lease that has run out, with what kept it from being renewed. The caller
 // has mu.
 func (l *lease) expiry() error {
-	// It was not due: the machine slept, or the process was stopped. safeguard: loss-says-why
+	// No renewal failed: the machine slept, or the process was stopped. safeguard: loss-says-why
 	if l.trouble == nil {
 		return errExpired
 	}

@@ -79,7 +79,7 @@ func (c *core) options(op string, opts []Option) call {
 // does not wait, and shared, counted and re-entrant claims each need a lease of their own. So do
 // those that load or leave something, as it goes to the store with their own grant and release.
 func (c *core) obtain(ctx context.Context, op string, info Hold, o *call) (*lease, error) {
-	// The key itself: a namespace must not make "" a key.
+	// The key without its namespace, which must not make "" a key.
 	if err := backend.ValidateKey(info.Key); err != nil {
 		return nil, err
 	}

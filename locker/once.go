@@ -61,7 +61,7 @@ func Once[T any](ctx context.Context, l Locker[T], key string, every time.Durati
 	}
 	err = fn(g.Context(), v)
 	switch {
-	// Cut off, even if the hold is still good.
+	// The run was cut off, even if the hold is still good.
 	case errors.Is(err, ErrLost), errors.Is(err, ErrMaxHold):
 		end = g.Forgo
 	case err == nil:

@@ -283,7 +283,7 @@ func (p *pending) add(ctx context.Context, claim *backend.Claim,
 	}
 	p.ask.Do(func() {
 		p.most = backend.MaxReleaseAll
-		// It asks nobody.
+		// ReleaseAll of nothing asks nobody.
 		if _, err := p.core.b.ReleaseAll(d.ctx, nil); errors.Is(err, errors.ErrUnsupported) {
 			p.most = 1
 		}

@@ -153,7 +153,7 @@ func (l *lease) renewDue() {
 	l.mu.Lock()
 	l.waiting = false
 	if l.state != leaseGood || l.renewing != nil || now < l.renewAt || now >= l.until {
-		// Else the timer, which is never set past the deadline, is about to tell.
+		// If the deadline has passed, the timer, which is never set past it, is about to tell.
 		if l.state == leaseGood && now < l.until {
 			l.timer.Reset(l.next(now)) // safeguard: turn-after-check
 		}

@@ -425,7 +425,7 @@ func (w *wait) pause(err error) time.Duration {
 	var quarantine *backend.QuarantineError
 	var held *backend.HeldError
 	switch {
-	// Nothing can come before, wake-ups included.
+	// Until then nothing can come, wake-ups included.
 	case errors.As(err, &quarantine) && quarantine.RetryAfter > 0:
 		return quarantine.RetryAfter + waiting.Jitter(2*time.Millisecond)
 	case !errors.As(err, &held):

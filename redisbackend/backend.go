@@ -168,7 +168,7 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 		if err := b.store.OnCluster(); err != nil {
 			return err
 		}
-		// Returns at once, and not too often does something.
+		// ReloadState returns at once, and does something only every so often.
 		b.reload = func() { c.ReloadState(context.Background()) }
 		// A primary that hangs may be replaced long before a request to it is over.
 		b.pipe.silent = b.reload
@@ -282,7 +282,7 @@ func (t transport) acknowledged(ctx context.Context,
 	}
 	began, limit := time.Now(), t.cfg.RequestTimeout/2
 	run, wait, err := send("evalsha", r.Script.SHA1(), limit)
-	// And WAIT may have waited all the same.
+	// In that case WAIT may have waited all the same.
 	if err == nil && redis.HasErrorPrefix(run.Err(), "NOSCRIPT") {
 		// safeguard: replicas-of-the-grant
 		run, wait, err = send("eval", r.Script.Source(),
@@ -413,7 +413,7 @@ func (t transport) Explain(err error) store.Failure {
 	if errors.As(err, &reply) {
 		return store.Failure{Reply: reply.Error()}
 	}
-	// Go-redis learns of a failover from a reply only, and a dead primary gives none.
+	// The client learns of a failover from a reply only, and a dead primary gives none.
 	if t.reload != nil {
 		t.reload()
 	}

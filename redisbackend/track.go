@@ -117,7 +117,7 @@ func tracking(o *redis.Options, key string, changed func()) {
 				return err
 			}
 		}
-		// Else the client would go on with RESP2, and hear nothing.
+		// Without HELLO 3 the client would go on with RESP2, and hear nothing.
 		if err := cn.Do(ctx, "hello", "3").Err(); err != nil {
 			return err
 		}

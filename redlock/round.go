@@ -118,7 +118,7 @@ func (r *round) request(i int) (request, bool) {
 	q.votes = true
 	switch {
 	case r.verb == acquire && (c.released || r.over && r.grant.TTL == 0):
-		// The claim was released, and another release would have to follow it.
+		// The claim was released: a request would need another release behind it.
 		r.count(i, errNotSent)
 	case r.verb == renew && (c.released || missing):
 		r.count(i, errNotHeld)
@@ -331,7 +331,7 @@ type noes struct {
 
 // noes counts them.
 func (r *round) noes() (said noes) {
-	// Until each node may grant; MaxInt64 if nobody knows.
+	// How long until each node may grant; MaxInt64 if nobody knows.
 	waits := make([]time.Duration, len(r.errs))
 	longest := time.Duration(0) // lease of a holder
 	for i, err := range r.errs {

@@ -46,7 +46,7 @@ func (r *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 			}
 			var err error
 			state := r.merge(states, r.quorum-(len(r.nodes)-len(states)))
-			// Left on a few nodes, or handed on between two nodes' answers.
+			// It was left on a few nodes, or handed on between two nodes' answers.
 			if state.Holders == nil {
 				state, err = r.Inspect(ctx, key)
 			}

@@ -262,7 +262,7 @@ func (t transport) Check(ctx context.Context) error {
 			}
 		}
 		if t.cfg.Replicas > 0 {
-			// For none: it is answered at once.
+			// WAIT for no replicas is answered at once.
 			return nil, t.client.Do(ctx, build().Wait().Numreplicas(0).Timeout(1).Build()).Error()
 		}
 		return nil, nil

@@ -115,7 +115,7 @@ func earlyOthers(e *env) {
 	if e.caps.Queue {
 		c := e.inLine(key)
 		e.acquire(b, c)
-		// Rather than held: waiting for the holder would be in vain.
+		// Early, rather than held: waiting for the holder would be in vain.
 		e.early(a, e.heeds(key, e.long), e.long)
 		e.release(b, c)
 	}

@@ -297,7 +297,7 @@ func fairUnderFaults(e *env) {
 		e.stand(direct, c, i+1)
 		waiters.Go(func() {
 			tokens[i] = e.persist(fb, c)
-			// Until it says that it was done before.
+			// It is repeated until it says that it was done before.
 			for release(e.ctx, fb, c) != nil && e.ctx.Err() == nil {
 				if errors.Is(release(e.ctx, direct, c), backend.ErrLost) {
 					return

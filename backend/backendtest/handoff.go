@@ -188,7 +188,7 @@ func handoffBefore(e *env) {
 		if len(got.Before) > backend.MaxBefore || len(got.Before) < min(i, backend.MaxBefore) {
 			e.Fatalf("the hand-over to %d tells of %d holds before", i, len(got.Before))
 		}
-		// From the last one back; the first may be told, too.
+		// The last ones are compared, backwards; the first may be told, too.
 		for k := range min(i, backend.MaxBefore) {
 			past, want := got.Before[len(got.Before)-1-k], claims[i-1-k]
 			if past.Meta != want.Meta || past.Token == 0 || past.For <= 0 {

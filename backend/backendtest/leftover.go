@@ -34,7 +34,7 @@ func readersGiveUp(e *env) {
 		readers = 100
 	}
 	b := e.open()
-	// Whose places do not lapse here.
+	// Their places in the queue do not lapse here.
 	patient := locker.Config{Wait: waiting.Config{Fallback: 10 * time.Minute}}
 	l, other := e.locker(b, patient), e.locker(e.open(), locker.Config{})
 	key := e.key("k")

@@ -387,7 +387,7 @@ func permitWeightsInLine(e *env) {
 	e.stand(b, later, 2)
 	e.stand(a, light, 1)
 
-	// Leaving counts for nothing.
+	// To leave the queue counts for nothing.
 	e.lost("Release of a claim in the queue", release(e.ctx, a, light))
 	e.stand(b, later, 1)
 	e.release(b, all)

@@ -172,7 +172,7 @@ func startWorker(t *testing.T, o orders) *process {
 	}
 	p := &process{name: o.Name, ended: make(chan struct{})}
 	p.said = sync.NewCond(&p.mu)
-	// No tests, should the package forget to call Main.
+	// It runs no tests, should the package forget to call Main.
 	p.cmd = exec.CommandContext(context.Background(), binary, "-test.run=^$")
 	// A race ends the process with a status of its own. Without one it need not wait for a second
 	// before it exits.

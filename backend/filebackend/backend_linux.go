@@ -60,7 +60,7 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 		}
 	}
 	dir := filepath.Clean(u.Path)
-	// One folder, however it is reached.
+	// A folder is one, however it is reached.
 	if above, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil {
 		dir = filepath.Join(above, filepath.Base(dir))
 	}

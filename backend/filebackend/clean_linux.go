@@ -46,7 +46,7 @@ func (f *folder) sweep(ctx context.Context) {
 		if err != nil || rec == nil || !f.take(rec, at, nil) {
 			continue
 		}
-		// Looks again, and forgets. safeguard: file-sweep-again
+		// This looks again, and forgets it. safeguard: file-sweep-again
 		_ = f.change(ctx, rec.Key, false, false, nil, func(*record.Record, time.Time) {})
 	}
 	for process, err := range entries(filepath.Join(f.dir, processesDir)) {

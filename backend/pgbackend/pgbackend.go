@@ -221,7 +221,7 @@ const definition = `CREATE TABLE IF NOT EXISTS %s (key bytea PRIMARY KEY, value 
 // check sees that the table is there and may be used, and that a commit lasts. It returns what
 // tells the table from every other of the world.
 func (s *store) check(ctx context.Context) (identity string, err error) {
-	// Tries: whoever makes a table at the same time as others may be told that it is there.
+	// More than once: who makes a table at the same time as others may be told that it is there.
 	for range 10 {
 		var there, standby, may bool
 		var commit string

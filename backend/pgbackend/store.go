@@ -206,7 +206,7 @@ func (s *store) Change(ctx context.Context, key string,
 				ctx.Err())
 		}
 		if old, err = s.read(ctx, s.sql.touch, key); err != nil {
-			// Which changes nothing that anybody reads.
+			// A failure here changes nothing that anybody reads.
 			return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 		}
 	}

@@ -158,7 +158,7 @@ func (l *lookout) take() (keys map[string]bool, goOn bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	keys, l.dirty = l.dirty, map[string]bool{}
-	// In one step, or who comes between starts none. safeguard: lookout-ends
+	// In one step, or who comes in between starts none. safeguard: lookout-ends
 	l.running = len(l.watched) > 0
 	return keys, l.running
 }

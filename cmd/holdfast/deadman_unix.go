@@ -23,9 +23,12 @@ import (
 // the deadman. That it kills nobody else: it is disarmed, and has ended, before the command is
 // reaped, so until then the command's number is its own. If we are killed, somebody else reaps it,
 // and the deadman is told of our end by the kernel as soon; all numbers would have to be used up in
-// between. Before the command is started its number is not known, and we may be stopped before it
-// is told: so until then the order is to kill us, with whom Linux kills the command
-// (TestStoppedAtTheStart). So it does where starting it takes longer than the lease.
+// between.
+//
+// The number of a command is not known before it is started, and we may be stopped before we tell
+// it. So until then the order is to kill us, with whom Linux kills the command
+// (TestStoppedAtTheStart); also where starting it takes longer than the lease, which is renewed
+// meanwhile. A first process of a container cannot be killed, nor stopped, from within.
 //
 // It is of no use if it is stopped or killed as well. Then Linux still kills the command, but not
 // what that has started, when we are killed.
@@ -35,9 +38,6 @@ type deadman struct {
 }
 
 const deadmanName = "deadman"
-
-// ourselves is said to the deadman for the number of a command that is about to be started.
-const ourselves = 0
 
 func startDeadman() (*deadman, error) {
 	path, err := ownPath()
@@ -67,7 +67,7 @@ func startDeadman() (*deadman, error) {
 	return &deadman{process, to}, nil
 }
 
-// tell tells it to kill the process group pid, or us alone, at a time by bootClock. It fails if the
+// tell tells it to kill pid, which is as kill(2) has it, at a time by bootClock. It fails if the
 // deadman is not there to hear it.
 func (d *deadman) tell(pid int, at time.Duration) error {
 	_ = d.to.SetWriteDeadline(time.Now().Add(time.Second / 10)) // as somebody may have stopped it
@@ -93,7 +93,6 @@ func newDeadman() *cobra.Command {
 
 // watchOver is the deadman.
 func watchOver(from *os.File) error {
-	parent := os.Getppid()
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	alarm, err := newAlarm()
 	if err != nil {
@@ -108,14 +107,13 @@ func watchOver(from *os.File) error {
 		defer close(orders)
 		for lines := bufio.NewScanner(from); lines.Scan(); {
 			var o order
-			if _, err := fmt.Sscan(lines.Text(), &o.pid, &o.at); err == nil &&
-				(o.pid > 1 || o.pid == ourselves) {
+			_, err := fmt.Sscan(lines.Text(), &o.pid, &o.at)
+			if err == nil && (o.pid > 1 || o.pid < -1) { // the others are many processes
 				orders <- o
 			}
 		}
 	}()
 	var last order
-	late := false
 	for open := true; open; {
 		var o order
 		select {
@@ -125,15 +123,11 @@ func watchOver(from *os.File) error {
 				alarm.set(time.Duration(o.at)) // safeguard: run-deadman-time
 			}
 		case <-alarm.over:
-			open, late = false, true
+			open = false
 		}
 	}
-	switch {
-	case last.pid != ourselves:
-	case late && os.Getppid() == parent: // it is stopped, and its command may be at work
-		return syscall.Kill(parent, syscall.SIGKILL) // safeguard: run-deadman-parent
-	default:
-		return nil // there was no command yet, or it has ended with our parent
+	if last.pid == 0 {
+		return nil // there is nothing to kill yet
 	}
-	return syscall.Kill(-last.pid, syscall.SIGKILL) // safeguard: run-deadman
+	return syscall.Kill(last.pid, syscall.SIGKILL) // safeguard: run-deadman
 }

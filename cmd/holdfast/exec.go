@@ -458,7 +458,7 @@ func (r *runner) once(ctx context.Context, c *client, key, path string) error {
 		return failed
 	case lost != nil:
 		return exit(exitLost, "%s: %w; the command was ended", printable(key), lost)
-	// While the command was ending. safeguard: run-lost-late
+	// It was lost while the command was ending. safeguard: run-lost-late
 	case errors.Is(err, locker.ErrLost), errors.Is(err, locker.ErrMaxHold):
 		return &exitError{status: exitLost, err: err}
 	case errors.As(err, new(*locker.Error)):
@@ -498,7 +498,7 @@ func (c *client) notAcquired(ctx context.Context, key string, err error) error {
 	case errors.As(err, &held):
 		return exit(exitNotAcquired, "%s is held by %s", printable(key), holding(held.Holder, ""))
 	case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, backend.ErrUnavailable):
-		// For as long as there was to wait.
+		// It was held for as long as there was to wait.
 		return exit(exitNotAcquired, "%s: not acquired in time, %w", printable(key),
 			&storeError{Store: c.url, Err: err})
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, backend.ErrMismatch):

@@ -63,8 +63,8 @@ func start(path string, argv, env []string, latest time.Duration,
 	}
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	if endWithParent(attr) {
-		// kills hears if it is not there. safeguard: run-stopped-at-start
-		_ = p.deadman.tell(ourselves, latest)
+		// If the deadman is not there, kills is told so. safeguard: run-stopped-at-start
+		_ = p.deadman.tell(os.Getpid(), latest)
 	}
 	files := append([]*os.File{os.Stdin, os.Stdout, os.Stderr}, keep...)
 	child, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: files, Sys: attr})
@@ -99,7 +99,7 @@ func (p *process) await() {
 }
 
 // kills says when the command is to be killed if we cannot do it. It fails if nobody will.
-func (p *process) kills(at time.Duration) error { return p.deadman.tell(p.pid, at) }
+func (p *process) kills(at time.Duration) error { return p.deadman.tell(-p.pid, at) }
 
 // signal sends s to the command's process group. What asks it to end reaches it even if it is
 // stopped.

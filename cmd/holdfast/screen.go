@@ -196,7 +196,7 @@ func (s *screen) press(key string) bool {
 		"enter": 0, "right": 0,
 	}
 	move, selects := moves[key]
-	// Through the lines of the open lock first. safeguard: open-scrolls
+	// The arrows go through the lines of the open lock first. safeguard: open-scrolls
 	if to := max(0, min(s.above+move, s.most)); s.open && to != s.above {
 		s.above = to
 		return true

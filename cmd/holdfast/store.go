@@ -87,7 +87,7 @@ func (o *common) load() (f config.File, err error) {
 		if o.set == nil {
 			break
 		}
-		// Of a variable that is not set: locks would be elsewhere. safeguard: empty-flag
+		// It is of a variable that is not set, and locks would be elsewhere. safeguard: empty-flag
 		if flag := o.set.Lookup(name); flag.Changed && flag.Value.String() == "" {
 			return f, usage("--%s is empty", name)
 		}

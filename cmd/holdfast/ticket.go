@@ -290,7 +290,7 @@ func newCheck() *cobra.Command {
 		}
 		for _, h := range s.Holders {
 			if h.Token == t.Token { // safeguard: ticket-check
-				// The store told it after that. safeguard: ticket-left
+				// The store told the TTL after began. safeguard: ticket-left
 				left := max(h.TTL-time.Since(began), 0)
 				return t.tell(cmd, &o, left, "held, %s left", ago(left))
 			}

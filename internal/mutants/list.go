@@ -1047,11 +1047,6 @@ var others = []mutant{
 		Test: "./cmd/holdfast StoppedAtTheStart",
 	},
 	{
-		Name: "run: a deadman that knows of no command leaves who started it",
-		At:   "run-deadman-parent", Find: `syscall\.SIGKILL`, Put: "0",
-		Test: "./cmd/holdfast StoppedAtTheStart",
-	},
-	{
 		Name: "run: a job is not noted after an outage", At: "run-counts-later", Find: condition,
 		Put: always, Test: "./cmd/holdfast RunOncePerCounts",
 	},

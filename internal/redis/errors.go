@@ -60,7 +60,7 @@ func (s *Store) Failure(ctx context.Context, err error) error {
 	f := s.t.Explain(err)
 	if f.Reply != "" {
 		err := script.ServerError(f.Reply)
-		// Which the client of one server cannot follow. safeguard: moved-is-a-refusal
+		// The client of one server cannot follow MOVED. safeguard: moved-is-a-refusal
 		if code, _ := script.ErrorCode(f.Reply); code == "MOVED" && !s.cluster {
 			err = fmt.Errorf("%w: the server is a node of a cluster, and the client is for "+
 				"one server: %s", errors.ErrUnsupported, f.Reply)

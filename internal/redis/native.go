@@ -206,7 +206,7 @@ func (s *Store) releaseNative(ctx context.Context, c *backend.Claim) (done bool,
 	// Until the server's clock is past the last token by so much as the clock may be set back: that
 	// is for the server to say, which may be another than the one that granted.
 	sent, keep := time.Now(), s.Layout.Keep(*c)
-	// It is hardly later.
+	// The server's clock is hardly later than that.
 	clock := k.clock.us + script.Near + uint64(sent.Sub(k.clock.at).Microseconds())*101/100
 	// safeguard: native-counter-kept
 	at := max(k.last, clock) + uint64(keep.Microseconds())

@@ -520,7 +520,7 @@ func (s *Store) validate(c *backend.Claim) error {
 	if err := c.Validate(s.caps); err != nil {
 		return err
 	}
-	// It would outlive the guard's grace. safeguard: max-ttl
+	// A longer lease would outlive the guard's grace. safeguard: max-ttl
 	if s.cfg.MaxTTL != 0 && c.TTL > s.cfg.MaxTTL {
 		return &backend.InvalidError{
 			Field: "ttl", Value: c.TTL.String(),

@@ -222,7 +222,7 @@ func (s *Subscription) connection() (confirmed bool, err error) {
 		if err := s.subscribe(ctx, ps); err != nil {
 			return false, err
 		}
-		// Only now, so that a connection that cannot be made is reported here and once.
+		// It is started only now, so that a connection that cannot be made is reported here, once.
 		if ended == nil {
 			s.listening()
 			ended = make(chan error, 1)

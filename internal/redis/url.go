@@ -137,7 +137,7 @@ func (t *Target) parseHosts(u *url.URL, scheme string) error {
 			number = port
 		}
 		if n, err := strconv.ParseUint(number, 10, 16); err != nil || n == 0 || name == "" {
-			// Not quoted: it may be a password that lacks its @.
+			// The host is not quoted: it may be a password that lacks its @.
 			return invalidOption("url", "", "has a host that is not host:port")
 		}
 		t.Addrs = append(t.Addrs, net.JoinHostPort(name, number))

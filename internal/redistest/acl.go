@@ -137,7 +137,7 @@ func LeastPrivileges(t testing.TB, srv *testserver.Server, scheme string) backen
 	h, commands := Harness(t, srv, scheme), append(Permissions(t), "SCAN", "CLIENT")
 	url := SetUser(t, srv, scheme, commands...)
 	h.Open = func(t testing.TB) backend.Backend { return Dial(t, url) }
-	// Whom a server without would refuse, for good.
+	// A server that does not know the user would refuse it for good.
 	srv.Add(append([]string{"--user"}, user(srv, commands)...)...)
 	return h
 }

@@ -36,7 +36,7 @@ func oneOfMany(t *testing.T, b backend.Backend) {
 		s.Holders[0].Owner != c.Owner || s.Token != g.Token {
 		t.Errorf("%+v, %v", s, err)
 	}
-	// Nothing to cancel: in the caller's goroutine.
+	// There is nothing to cancel, so this runs in the caller's goroutine.
 	if _, err := b.Release(context.Background(), c); err != nil {
 		t.Errorf("release: %v", err)
 	}

@@ -296,7 +296,7 @@ func ReadersGiveUp(t *testing.T, scheme string) {
 	srv := testserver.Redis(t)
 	seen := &counting{}
 	holder := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), locker.Config{})
-	// Whose places last for an hour.
+	// Their places last for an hour.
 	patient := locker.Config{Observer: seen, Wait: waiting.Config{Fallback: 20 * time.Minute}}
 	l := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), patient)
 	g, err := holder.Lock(t.Context(), "k")

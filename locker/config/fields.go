@@ -154,7 +154,7 @@ func (fd field) duration(text string) (time.Duration, error) {
 		err = backend.ValidateTTL(d, 0)
 	case d < 0:
 		err = refused("is negative")
-	// The locker would take its default, and a reader it for "at once" or "never".
+	// Zero is the locker's default, and a reader might take it for "at once" or "never".
 	case d == 0 && fd.key != "max_hold":
 		err = refused("is not positive; leave the key out for its default")
 	// which [waiting.Config.WithDefaults] refuses.

@@ -60,7 +60,7 @@ func Run(t *testing.T, h Harness) {
 		},
 		Drop: func(t testing.TB, key string) {
 			skew := put(t, h, key, nil)
-			// Tokens go by the clock then, which must have gone on.
+			// Tokens go by the clock from here on, which must have gone on.
 			time.Sleep(2*skew + time.Millisecond)
 		},
 	})

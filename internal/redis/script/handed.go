@@ -46,7 +46,7 @@ func DecodeHanded(message string) (topic string, w backend.Wake, ok bool) {
 		Token: n[0], Reserved: int(n[1]),
 		TTL: time.Duration(n[2]) * time.Millisecond,
 	}
-	// It decides nothing.
+	// What was before decides nothing.
 	if told && json.Unmarshal([]byte(before), &g.Before) != nil ||
 		len(g.Before) > backend.MaxBefore {
 		g.Before = nil

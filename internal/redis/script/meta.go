@@ -19,7 +19,7 @@ func appendMeta(b []byte, m *backend.Meta) []byte {
 	b = appendMember(b, "traceparent", m.Traceparent)
 	if !m.Since.IsZero() {
 		var text [40]byte
-		// It has no digits for some years.
+		// Some years have no digits.
 		if since, err := m.Since.AppendText(text[:0]); err == nil {
 			b = appendMember(b, "since", string(since))
 		}

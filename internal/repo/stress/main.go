@@ -172,7 +172,7 @@ func (s *stress) one(ctx context.Context, t target) error {
 			if failed++; first == nil {
 				first = fmt.Errorf("%w\n%s", err, said)
 			}
-		// Some of it, or all.
+		// Some of it was skipped, or all.
 		case strings.Count(said, "--- SKIP: ") > strings.Count(said, versionSkip):
 			return fmt.Errorf("%w without leave:\n%s", errSkipped, said)
 		case len(t.rules) > 0:
