@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -79,11 +80,19 @@ func newStore(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*store, reco
 	return s, use, err
 }
 
-var tableForm = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}(\.[a-z_][a-z0-9_]{0,62})?$`)
+// Compiled when they are first needed: who imports all backends, to choose one, opens one.
+var (
+	tableForm = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}(\.[a-z_][a-z0-9_]{0,62})?$`)
+	})
+	parameterForm = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[A-Za-z_.]+$`)
+	})
+)
 
 func (cfg *Config) validate() error {
 	switch {
-	case !tableForm.MatchString(cfg.Table):
+	case !tableForm().MatchString(cfg.Table):
 		return &backend.InvalidError{
 			Field: "lock_table", Value: cfg.Table,
 			Reason: "is not a name of lower-case letters, digits and _, nor two such names with " +
@@ -181,7 +190,7 @@ func parse(u *url.URL) (settings string, cfg Config, err error) {
 					Reason: "is not a duration such as 250ms",
 				}
 			}
-		case !nameForm.MatchString(name):
+		case !parameterForm().MatchString(name):
 			return invalid("has a query parameter whose name has other characters than a-z and _")
 		default:
 			set(name, values[0])
@@ -191,8 +200,6 @@ func parse(u *url.URL) (settings string, cfg Config, err error) {
 	err = cfg.validate()
 	return text.String(), cfg, err
 }
-
-var nameForm = regexp.MustCompile(`^[A-Za-z_.]+$`)
 
 // A RightsError says what the user is not allowed to do, and which statement of an administrator
 // would change that. It is [backend.ErrDenied].

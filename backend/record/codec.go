@@ -19,12 +19,11 @@ const (
 
 const headBytes, sumBytes = len(magic) + 1, crc32.Size
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // sum is the checksum of a value that belongs to key: of the key and of all of the value but the
 // sum.
 func sum(key string, value []byte) uint32 {
-	return crc32.Update(crc32.Checksum([]byte(key), castagnoli), castagnoli, value)
+	table := crc32.MakeTable(crc32.Castagnoli) // made once, by the library
+	return crc32.Update(crc32.Checksum([]byte(key), table), table, value)
 }
 
 // Encode returns the record as the value of key. The same record always is the same value.

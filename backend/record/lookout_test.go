@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"hash/crc32"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,4 +38,47 @@ func TestWhoComesAsTheRunEnds(t *testing.T) {
 		l.mu.Unlock()
 		leave()
 	})
+}
+
+// A single has one record, which does not change while it is read.
+type single struct {
+	Store
+	value []byte
+}
+
+func (s *single) Read(context.Context, string) ([]byte, time.Time, error) {
+	return s.value, time.Now(), nil
+}
+
+// A record that replaced another is looked at, also where a checksum of the two is the same: that
+// of a value that ends in its own checksum, as records do, has 65,536 results.
+//
+// covers: W1
+func TestRecordsWithOneChecksum(t *testing.T) {
+	store := &single{}
+	b := New(store, Config{})
+	defer b.Close()
+	l := &b.look
+	l.running = true // none is at work but this test
+	wake, leave := l.enter("k", observers("k"))
+	defer leave()
+	values := map[uint32][]byte{}
+	for token := uint64(1 << 14); token < 1<<21; token++ { // three bytes each
+		value := (&Record{Token: token}).Encode("k")
+		sum := crc32.Checksum(value, crc32.MakeTable(crc32.Castagnoli))
+		if values[sum] == nil {
+			values[sum] = value
+			continue
+		}
+		for _, store.value = range [][]byte{values[sum], value} {
+			l.look("k", false)
+			select {
+			case <-wake:
+			default:
+				t.Error("a change that nobody is told of")
+			}
+		}
+		return
+	}
+	t.Fatal("no two records have one checksum: this shows nothing")
 }

@@ -3,7 +3,6 @@ package record
 import (
 	"context"
 	"fmt"
-	"hash/crc32"
 	"iter"
 	"sync"
 	"time"
@@ -29,15 +28,15 @@ type lookout struct {
 	watched map[string]int // by key: how many watch it
 	// of those: which are to be looked at, and whether the store told of them
 	dirty map[string]bool
-	// of those: the checksum of the value at the last look, if nobody has asked since
-	seen    map[string]uint32
+	// of those: the record at the last look, encoded, if nobody has asked since
+	seen    map[string]string
 	running bool
 	tasks   sync.WaitGroup
 }
 
 func (l *lookout) start(b *Backend) {
 	l.b, l.wake, l.watched, l.dirty = b, make(chan struct{}, 1), map[string]int{}, map[string]bool{}
-	l.seen, l.subscribing = map[string]uint32{}, make(chan struct{}, 1)
+	l.seen, l.subscribing = map[string]string{}, make(chan struct{}, 1)
 	l.ctx, l.stop = context.WithCancel(context.Background())
 }
 
@@ -178,14 +177,14 @@ func (l *lookout) look(key string, told bool) {
 	if err != nil {
 		return
 	}
-	sum := crc32.Checksum(r.Encode(key), castagnoli)
+	found := string(r.Encode(key)) // safeguard: record-as-seen
 	l.mu.Lock()
 	before, known := l.seen[key]
 	if l.watched[key] > 0 {
-		l.seen[key] = sum
+		l.seen[key] = found
 	}
 	l.mu.Unlock()
-	if known && before == sum && !told {
+	if known && before == found && !told {
 		return
 	}
 	r.Trim(now)

@@ -39,7 +39,7 @@ type mutant struct {
 	At   string
 	Find string // a regular expression, see pattern, whose match begins in that line
 	Put  string // with $1 for the first group of Find, as in [regexp.Regexp.Expand]
-	// packages, and the -run pattern of the tests that must fail: "./locker Deadline|Suspend"
+	// the package, and the -run pattern of the tests that must fail: "./locker Deadline|Suspend"
 	Test string
 
 	Dir  string // without At, as mutants had it before: Find is anywhere below it, once
@@ -156,8 +156,8 @@ func (r *runner) tell(m mutant, output string, err error, took time.Duration) {
 	}
 }
 
-// try lays the mutant over the tree and runs its tests. It returns nil if they failed, as they
-// should.
+// try lays the mutant over the tree, builds its tests and runs them. It returns nil if they failed,
+// as they should.
 func (r *runner) try(ctx context.Context, m mutant) (output string, err error) {
 	file, changed, err := m.apply(r.sources)
 	if err != nil {
@@ -179,12 +179,30 @@ func (r *runner) try(ctx context.Context, m mutant) (output string, err error) {
 	if err != nil {
 		return "", err
 	}
-	words := strings.Fields(m.Test)
-	packages, tests := words[:len(words)-1], words[len(words)-1]
+	pkg, tests, _ := strings.Cut(m.Test, " ")
+	binary := filepath.Join(dir, "tests")
+	build := command(ctx, overlay, r.root,
+		"go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-o="+binary, pkg)
+	if out, err := build.CombinedOutput(); err != nil {
+		return string(out), errBuild
+	}
+	run := func(tests string) (output string, err error) {
+		out, err := command(ctx, overlay, filepath.Join(r.root, pkg),
+			binary, "-test.short", "-test.failfast", "-test.timeout=2m", "-test.paniconexit0",
+			"-test.run="+tests, "-test.skip=^TestGolden", // which compares texts
+		).CombinedOutput()
+		switch output = string(out); {
+		case err == nil:
+			return output, errSurvived
+		case firstFailure(output) == "":
+			return output, fmt.Errorf("%w: %w\n%s", errBuild, err, output)
+		}
+		return output, nil
+	}
 	// A test that fails for lack of time would make any mutant look killed, so the one that failed
 	// must do so again.
 	for range 3 {
-		if output, err = r.test(ctx, overlay, tests, packages); err != nil {
+		if output, err = run(tests); err != nil {
 			return output, err
 		}
 		test, _, _ := strings.Cut(firstFailure(output), "/")
@@ -194,37 +212,22 @@ func (r *runner) try(ctx context.Context, m mutant) (output string, err error) {
 		if test = "^" + test + "$"; strings.Contains(tests, "/") { // not all of the subtests
 			test = tests
 		}
-		if again, err := r.test(ctx, overlay, test, packages); !errors.Is(err, errSurvived) {
+		if again, err := run(test); !errors.Is(err, errSurvived) {
 			return again, err
 		}
 	}
 	return output, errSurvived
 }
 
-// test runs tests with an overlay. It returns nil if they failed, as they should.
-func (r *runner) test(ctx context.Context, overlay, tests string,
-	packages []string,
-) (output string, err error) {
-	args := []string{
-		"test", "-short", "-count=1", "-failfast", "-timeout=2m", "-vet=off", "-run=" +
-			tests, "-skip=^TestGolden",
-	} // which compares texts
-	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
-	cmd.Dir = r.root
-	// For the go command that a test runs itself, too: those of cmd/holdfast build the binary.
+// command is to run with an overlay, and so is every go command that it runs: the tests of
+// cmd/holdfast build the binary.
+func command(ctx context.Context, overlay, dir, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(),
 		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
-	out, err := cmd.CombinedOutput()
-	output = string(out)
-	switch {
-	case err == nil:
-		return output, errSurvived
-	case strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]"):
-		return output, errBuild
-	case firstFailure(output) == "":
-		return output, fmt.Errorf("%w: %w\n%s", errBuild, err, output)
-	}
-	return output, nil
+	cmd.WaitDelay = time.Minute // for a server that its test has left
+	return cmd
 }
 
 // sources are the Go and Lua files that ship, by their path below the module's root.

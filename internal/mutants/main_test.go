@@ -55,28 +55,26 @@ func ours(t *testing.T) sources {
 
 // tested returns an error if a name in m.Test is of no test.
 func tested(m mutant) error {
-	words := strings.Fields(m.Test)
-	if len(words) < 2 || !strings.HasPrefix(words[0], "./") {
-		return fmt.Errorf("Test is %q, want packages and a pattern", m.Test)
+	dir, tests, _ := strings.Cut(m.Test, " ")
+	if !strings.HasPrefix(dir, "./") || tests == "" {
+		return fmt.Errorf("Test is %q, want a package and a pattern", m.Test)
 	}
-	var tests strings.Builder
-	for _, dir := range words[:len(words)-1] {
-		files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
-		for _, file := range files {
-			text, read := os.ReadFile(file)
-			tests.Write(text)
-			err = errors.Join(err, read)
-		}
-		if err != nil {
-			return err
-		}
+	var sources strings.Builder
+	files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+	for _, file := range files {
+		text, read := os.ReadFile(file)
+		sources.Write(text)
+		err = errors.Join(err, read)
 	}
-	pattern, _, _ := strings.Cut(words[len(words)-1], "/")
+	if err != nil {
+		return err
+	}
+	pattern, _, _ := strings.Cut(tests, "/")
 	for name := range strings.SplitSeq(pattern, "|") {
 		name = strings.NewReplacer("^", "", "$", `\(`).Replace(name)
 		if !regexp.MustCompile(`(?m)^func Test\w*` + strings.TrimPrefix(name,
-			"Test")).MatchString(tests.String()) {
-			return fmt.Errorf("no test of %v is called %s", words[:len(words)-1], name)
+			"Test")).MatchString(sources.String()) {
+			return fmt.Errorf("no test of %s is called %s", dir, name)
 		}
 	}
 	return nil

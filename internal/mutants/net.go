@@ -984,6 +984,11 @@ var net = []mutant{
 		Find: `__ = (.*)\n(.*), __$`, Put: "$2, $1", Test: "./backend/record WhoComesAsTheRunEnds",
 	},
 	{
+		Name: "record: a change is noticed in its first bytes only", At: "record-as-seen",
+		Find: `string\((.*\))\)`, Put: "string($1[:4])",
+		Test: "./backend/record RecordsWithOneChecksum",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",

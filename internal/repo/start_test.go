@@ -9,16 +9,19 @@ import (
 	"testing"
 )
 
-// A program that imports a backend pays for it each time it starts, as a cron job does: what is
-// made before main are kilobytes. Bytes are counted, as they are the same on every machine.
+// A program pays for what it imports each time it starts, as a cron job does: what is made before
+// main are kilobytes. Bytes are counted, as they are the same on every machine.
 func TestStartIsCheap(t *testing.T) {
 	const most = 10_000 // bytes, of all packages of this module together
-	for _, backend := range []string{"redisbackend", "rueidisbackend", "etcdbackend"} {
-		t.Run(backend, func(t *testing.T) {
+	for _, imported := range []string{
+		"redisbackend", "rueidisbackend", "etcdbackend", "redlock", "backend/filebackend",
+		"backend/pgbackend", "locker/config", "tracing/contention",
+	} {
+		t.Run(imported, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
-			text := "package main\n\nimport _ \"github.com/holdfast-go/holdfast/" + backend +
+			text := "package main\n\nimport _ \"github.com/holdfast-go/holdfast/" + imported +
 				"\"\n\nfunc main() {}\n"
 			if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 				t.Fatal(err)

@@ -2,7 +2,6 @@ package config
 
 import (
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -43,7 +42,7 @@ func (l *loader) environment() {
 // others are variables with our prefix that are not meant for Load, and that nobody is to be told
 // of: what "holdfast run" sets for its command, and what Kubernetes sets in every pod that runs
 // beside a service named holdfast, such as HOLDFAST_SERVICE_HOST and HOLDFAST_PORT_6379_TCP.
-var others = regexp.MustCompile(`^HOLDFAST_(KEY|TOKEN)$|_SERVICE_|_PORT($|_)`)
+var others = pattern(`^HOLDFAST_(KEY|TOKEN)$|_SERVICE_|_PORT($|_)`)
 
 // unknown takes a variable that is probably meant for us: what is a letter or two off is an error,
 // as silence about HOLDFAST_BACKED would leave the locks elsewhere. Other unknown ones are
@@ -54,7 +53,7 @@ func (l *loader) unknown(name string, known []string) {
 	if meant := nearest(name, known); meant != "" {
 		l.fail(origin{env: []string{variable}}, "",
 			invalid("unknown variable; did you mean "+envPrefix+meant+"?"))
-	} else if !others.MatchString(variable) {
+	} else if !others().MatchString(variable) {
 		l.strange = append(l.strange, variable)
 	}
 }
@@ -94,7 +93,7 @@ func (o origin) suspects(atFault func(value string) bool) origin {
 }
 
 // reference is what begins with ${, and the dollar that stands for itself.
-var reference = regexp.MustCompile(`\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}|\$\{`)
+var reference = pattern(`\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}|\$\{`)
 
 // expand replaces ${NAME}, ${NAME:-default} and $$ in a value of the file, and returns the
 // variables that it asked for, and which of them have no value; with an error, the one which is not
@@ -102,7 +101,7 @@ var reference = regexp.MustCompile(`\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))
 // and is never parsed as YAML: text was taken from a parsed scalar.
 func expand(text string) (value string, from origin, err error) {
 	rest := text
-	for _, m := range reference.FindAllStringSubmatch(text, -1) {
+	for _, m := range reference().FindAllStringSubmatch(text, -1) {
 		before, after, _ := strings.Cut(rest, m[0])
 		value, rest = value+before, after
 		name, hasFallback, fallback := m[1], m[2] != "", m[3]

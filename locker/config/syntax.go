@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -58,7 +59,12 @@ func readFile(path string) ([]byte, error) {
 
 // escaped is a backslash with what it escapes. JSON may write / as \/, and some encoders do, but
 // the YAML library does not know it.
-var escaped = regexp.MustCompile(`(\\[^/])|\\(/)`)
+var escaped = pattern(`(\\[^/])|\\(/)`)
+
+// pattern compiles expr when it is first needed, as most programs start without a file.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // parse returns the only document in data; with an error, the line of it. The library's nodes are
 // walked here, and not decoded: its strict decoding (KnownFields) names Go types and quotes values,
@@ -74,7 +80,7 @@ func parse(data []byte) (root *yaml.Node, at origin, err error) {
 		return nil, at, err
 	}
 	if json.Valid(data) {
-		data = escaped.ReplaceAll(data, []byte("$1$2"))
+		data = escaped().ReplaceAll(data, []byte("$1$2"))
 	}
 	var doc, second yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
@@ -135,30 +141,30 @@ var complaints = map[string]string{
 }
 
 // parserError are those of its parser, which counts lines from 0, and its scanner from 1.
-var parserError = regexp.MustCompile(`^did not find expected [^a]|^found undefined tag handle`)
+var parserError = pattern(`^did not find expected [^a]|^found undefined tag handle`)
 
 // What is looked for in an error of the library, and in a file where it found one. A tab that
 // indents is looked for first, as what the library says of it depends on what stands before.
 var (
-	libraryError  = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
-	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
-	tabIndent     = regexp.MustCompile(`(?m)^ *\t[ \t]*[^\s#]`)
+	libraryError  = pattern(`^yaml: (?:line (\d+): )?(.*)$`)
+	unknownAnchor = pattern(`^unknown anchor '(.*)' referenced$`)
+	tabIndent     = pattern(`(?m)^ *\t[ \t]*[^\s#]`)
 )
 
 // syntax is the library's error with a better line and without what it may quote. The line is where
 // it noticed: mostly the one, sometimes the one behind, or where the list or mapping begins.
 func syntax(text string, err error) (origin, error) {
 	const prefix = "is not valid YAML"
-	m := libraryError.FindStringSubmatch(err.Error())
+	m := libraryError().FindStringSubmatch(err.Error())
 	if m == nil {
 		return origin{}, invalid(prefix)
 	}
-	if tab := tabIndent.FindStringIndex(text); tab != nil &&
+	if tab := tabIndent().FindStringIndex(text); tab != nil &&
 		!strings.HasPrefix(strings.TrimSpace(text), "{") {
 		return lineAt(text, tab[0]),
 			invalid(prefix + ": the line is indented with a tab; use spaces")
 	}
-	if name := unknownAnchor.FindStringSubmatch(m[2]); name != nil {
+	if name := unknownAnchor().FindStringSubmatch(m[2]); name != nil {
 		at := lineAt(text, max(0, strings.Index(text, "*"+name[1])))
 		return at, invalid(noAlias + quote("that begins with & or *"))
 	}
@@ -167,7 +173,7 @@ func syntax(text string, err error) (origin, error) {
 	if !known {
 		return origin{line: line}, invalid(prefix)
 	}
-	if line == 0 || parserError.MatchString(m[2]) {
+	if line == 0 || parserError().MatchString(m[2]) {
 		line++
 	}
 	last := lineAt(text, len(strings.TrimRight(text, "\r\n"))).line

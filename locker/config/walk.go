@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +11,7 @@ import (
 
 // keyForm is what a key looks like. One that does not is not shown: in
 // {backend:redis://:password@host}, which lacks a space, the key is all of it.
-var keyForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
+var keyForm = pattern(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
 
 // section takes the keys of a mapping. The prefix is empty for the file's own, else it ends in a
 // dot.
@@ -47,7 +46,7 @@ func keyProblem(key *yaml.Node) string {
 		return noAlias
 	case key.Kind != yaml.ScalarNode:
 		return "has a key that is " + kindOf(key)
-	case keyForm.MatchString(key.Value):
+	case keyForm().MatchString(key.Value):
 		return ""
 	case strings.Contains(key.Value, ":"):
 		return "has an unknown key, which is not shown as it does not look like one (is there a " +

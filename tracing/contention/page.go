@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/blame"
@@ -21,11 +22,14 @@ import (
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"brief": brief, "parts": parts, "bars": bars,
-	// ServeHTTP has them
-	"trace": func(string) string { return "" }, "ago": func(Lock) time.Duration { return 0 },
-}).Parse(pageText))
+// page is parsed when it is first looked at, as in most processes it never is.
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"brief": brief, "parts": parts, "bars": bars,
+		// ServeHTTP has them
+		"trace": func(string) string { return "" }, "ago": func(Lock) time.Duration { return 0 },
+	}).Parse(pageText))
+})
 
 // brief is a duration for people, never negative.
 func brief(d time.Duration) time.Duration { return blame.Brief(max(d, 0)) }
@@ -45,10 +49,12 @@ func byKey(locks []Lock) (all [][]Lock) {
 }
 
 // separators are behind what the page may break a name.
-var separators = regexp.MustCompile(`[^/:.|#=@~_-]*[/:.|#=@~_-]*`)
+var separators = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`[^/:.|#=@~_-]*[/:.|#=@~_-]*`)
+})
 
 // parts are those of a key or a function that stay on one line.
-func parts(name string) []string { return separators.FindAllString(name, -1) }
+func parts(name string) []string { return separators().FindAllString(name, -1) }
 
 // A bar is a part of a wait as the page draws it: where it begins and how long it is, in percent.
 type bar struct {
@@ -99,7 +105,7 @@ func (t *Tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		kind = "text/html; charset=utf-8"
 		host, _ := os.Hostname()
 		s := t.Snapshot()
-		own := template.Must(page.Clone()).Funcs(template.FuncMap{
+		own := template.Must(page().Clone()).Funcs(template.FuncMap{
 			"trace": func(id string) string {
 				return strings.ReplaceAll(t.cfg.TraceURL, "{trace}", id)
 			},
