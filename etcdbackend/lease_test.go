@@ -307,7 +307,7 @@ func TestForgottenAttemptOnSharedLease(t *testing.T) {
 	proxy := testserver.NewProxy(t, srv.Addr())
 	b, other := opened(t, at(proxy.Addr())), opened(t, at(srv.Addr()))
 	alive, ghost := claim(key(t)), claim(key(t))
-	alive.TTL, ghost.TTL = 2*time.Second, 2*time.Second
+	alive.TTL, ghost.TTL = 6*time.Second, 6*time.Second
 	acquired(t, b, alive)
 	proxy.Set(testserver.Fault{
 		Mode:  testserver.HoldReply,
