@@ -257,7 +257,7 @@ func TestCountersBeginAtZero(t *testing.T) {
 		m := p.collected(t)
 		for name, series := range map[string]int{
 			tracing.MetricContended: 1, tracing.MetricTakenOver: 1, tracing.MetricPasses: 1,
-			tracing.MetricQuarantined: 1, tracing.MetricLost: 6,
+			tracing.MetricQuarantined: 1, tracing.MetricDeadlocks: 1, tracing.MetricLost: 6,
 		} {
 			s, _ := m[name].(metricdata.Sum[int64])
 			if n := sum(s, "", ""); n != 0 || len(s.DataPoints) != series || !s.IsMonotonic {

@@ -86,7 +86,7 @@ func (m *metrics) begin(c *class) {
 	ctx := context.Background()
 	for _, of := range []metric.Int64Counter{
 		m.contended, m.takenOver, m.passes, m.quarantined,
-		m.deadlocks,
+		m.deadlocks, // safeguard: deadlocks-begin
 	} {
 		of.Add(ctx, 0, c.all)
 	}

@@ -101,8 +101,11 @@ func traceDemo(ctx context.Context, st *demo.Store, endpoint string, process int
 		return err
 	}
 	kind := tracing.Store{Tracer: t}
-	for _, system := range []string{"redis", "etcd"} { // as OpenTelemetry names them
-		if scheme, _, _ := strings.Cut(st.Name, ":"); strings.Contains(scheme, system) {
+	scheme, _, _ := strings.Cut(st.Name, ":")
+	for part, system := range map[string]string{ // as OpenTelemetry names them
+		"redis": "redis", "rueidis": "redis", "etcd": "etcd",
+	} {
+		if strings.Contains(scheme, part) {
 			kind.System = system
 		}
 	}

@@ -359,6 +359,9 @@ func (r *runner) traced(ctx context.Context, key, path string) error {
 		if !r.lead || !errors.As(err, &ended) || ended.status != exitLost || ctx.Err() != nil {
 			return err
 		}
+		if ended.err == nil { // the status is CMD's own; safeguard: leader-own-status
+			return err
+		}
 		r.note("holdfast: %v; waiting to lead again", ended)
 		r.wait = full
 	}
@@ -538,8 +541,11 @@ func (r *runner) under(
 	r.renewals.begin() // safeguard: run-anew
 	env = append(append(os.Environ(), env...), envKey+"="+key,
 		envToken+"="+strconv.FormatUint(hold.Token, 10))
-	grace := min(r.killAfter, time.Until(g.Until())/3)
-	p, err := start(path, r.argv, env, lastMoment(g.Until(), grace), signsOfLife(c.backend)...)
+	// The last of each, as most programs take the first: that of the run that this one is part of.
+	env = (&exec.Cmd{Env: env}).Environ() // safeguard: run-env
+	until := g.Until()
+	grace := min(r.killAfter, time.Until(until)/3)
+	p, err := start(path, r.argv, env, lastMoment(until, grace), signsOfLife(c.backend)...)
 	var other *exitError
 	switch {
 	case errors.Is(err, context.Canceled), errors.As(err, &other): // not because of CMD
@@ -554,7 +560,7 @@ func (r *runner) under(
 	if w.late.Stop(); c.config.MaxHold == 0 {
 		w.longest.Stop()
 	}
-	w.look()
+	w.begin(until)
 	status, of = w.finishes()
 	return status, of, w.lost, nil
 }
@@ -583,6 +589,12 @@ type work struct {
 	longest *time.Timer // MaxHold
 	late    *time.Timer // the command had its time to end
 	over    time.Time   // when that is, or was
+}
+
+// begin looks for the first time. The lease lasts until then, also if it is lost by now.
+func (w *work) begin(until time.Time) {
+	w.promise(until) // of the command, whose number is known now; safeguard: run-first-promise
+	w.look()
 }
 
 // finishes returns when the command has ended.

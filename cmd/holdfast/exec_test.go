@@ -659,6 +659,12 @@ func TestLeader(t *testing.T) {
 	j := begin(t, srv.URL(), "leader", t.Name(), "--ttl=12s", "--", "sh", "-c", works)
 	j.line()
 	o := holdfast(t, "leader", t.Name(), "--backend", srv.URL(), "-o", "json").want(t, 0)
+	lease := regexp.MustCompile(`"lease_left_s":([0-9.]+)`).FindStringSubmatch(o.out)
+	if lease == nil {
+		t.Fatal(o.out)
+	} else if left, err := strconv.ParseFloat(lease[1], 64); err != nil || left > 12 {
+		t.Errorf("%v s are left of 12", left)
+	}
 	token := o.out[strings.Index(o.out, `"token":`)+len(`"token":`):]
 	holdfast(t, "release", t.Name(), "--token", token[:strings.IndexByte(token, ',')], "--backend",
 		srv.URL()).want(t, 0)
@@ -669,6 +675,36 @@ func TestLeader(t *testing.T) {
 	_ = j.cmd.Process.Signal(syscall.SIGTERM)
 	if status, _, errs := j.end(); status != 9 || !strings.Contains(errs, "waiting to lead again") {
 		t.Errorf("%d, %q", status, errs)
+	}
+}
+
+// A command that ends with the status that a lost lock has here, as a run below it may, is not run
+// again.
+func TestLeaderEndsAsItsCommand(t *testing.T) {
+	t.Parallel()
+	ran := filepath.Join(t.TempDir(), "ran")
+	o := holdfast(t, "leader", "k", "--backend", "file://"+filepath.Join(t.TempDir(), "locks"),
+		"sh", "-c", "test ! -e "+ran+" || exit 5; touch "+ran+"; exit 76")
+	if o.want(t, 76).err != "" {
+		t.Errorf("it says %s", o.err)
+	}
+}
+
+// A command has the variables of its own lock, once each, and not those of a lock that the run
+// itself is under.
+func TestRunSetsItsOwnVariables(t *testing.T) {
+	t.Parallel()
+	const outer = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	o := holdfastWith(t, []string{
+		"HOLDFAST_KEY=outer", "HOLDFAST_TOKEN=7", "TRACEPARENT=" + outer,
+	}, "run", "inner", "--backend", "file://"+filepath.Join(t.TempDir(), "locks"), "env").want(t, 0)
+	for _, name := range []string{"HOLDFAST_KEY", "HOLDFAST_TOKEN", "TRACEPARENT", "PATH"} {
+		if n := strings.Count("\n"+o.out, "\n"+name+"="); n != 1 {
+			t.Errorf("%d times %s in\n%s", n, name, o.out)
+		}
+	}
+	if !strings.Contains(o.out, "HOLDFAST_KEY=inner\n") {
+		t.Errorf("the command has\n%s", o.out)
 	}
 }
 

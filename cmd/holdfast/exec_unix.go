@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // terminate asks a command to end.
@@ -29,9 +31,9 @@ type process struct {
 	release   func() // of the signals
 }
 
-// start starts a command, which inherits keep, and ends at the time latest by bootClock if we are
-// stopped before kills is called. If a signal has told us to end, it does not, and returns
-// [context.Canceled].
+// start starts a command, which inherits keep beside what we inherited, and ends at the time latest
+// by bootClock if we are stopped before kills is called. If a signal has told us to end, it does
+// not, and returns [context.Canceled].
 func start(path string, argv, env []string, latest time.Duration,
 	keep ...*os.File,
 ) (*process, error) {
@@ -66,8 +68,9 @@ func start(path string, argv, env []string, latest time.Duration,
 		// If the deadman is not there, kills is told so. safeguard: run-stopped-at-start
 		_ = p.deadman.tell(os.Getpid(), latest)
 	}
-	files := append([]*os.File{os.Stdin, os.Stdout, os.Stderr}, keep...)
-	child, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: files, Sys: attr})
+	child, err := startWith(keep, path, argv, &os.ProcAttr{
+		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: attr,
+	})
 	if err != nil {
 		p.deadman.disarm()
 		p.release()
@@ -77,6 +80,25 @@ func start(path string, argv, env []string, latest time.Duration,
 	p.front()
 	go p.await()
 	return p, nil
+}
+
+// firstKept is above the numbers that shells let a user choose for a command's files.
+const firstKept = 10
+
+// startWith is [os.StartProcess] of a process that inherits keep, too, under numbers that nothing
+// of what we inherited has: that is for the command.
+func startWith(
+	keep []*os.File, path string, argv []string, attr *os.ProcAttr,
+) (*os.Process, error) {
+	for _, f := range keep {
+		// safeguard: run-inherits
+		kept, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD, firstKept)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = unix.Close(kept) }()
+	}
+	return os.StartProcess(path, argv, attr)
 }
 
 // await tells when the command stops and ends. It is over when the command is.

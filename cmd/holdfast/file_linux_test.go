@@ -52,6 +52,28 @@ func TestFolder(t *testing.T) {
 	}
 }
 
+// What a command inherits of the shell is what it has when it writes there, and the file that keeps
+// its lock is another.
+func TestCommandInheritsTheShellsFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	cmd := command(t, dir, "run", "k", "--backend", "file://"+filepath.Join(dir, "locks"), "sh",
+		"-c", "echo hello >&3; ls -l /proc/$$/fd")
+	cmd.ExtraFiles = []*os.File{log}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "/locks/processes/") {
+		t.Errorf("%v; it has\n%s", err, out)
+	}
+	if text, err := os.ReadFile(log.Name()); err != nil || string(text) != "hello\n" {
+		t.Errorf("it has %q, %v", text, err)
+	}
+}
+
 // Who names no store locks in a folder of the user's, and is told so. The folder is the one that
 // this user's commands really have, so the key is nobody else's.
 func TestNoStoreIsNamed(t *testing.T) {

@@ -70,7 +70,8 @@ func viewOf(key string, s backend.State) lockView {
 	for _, h := range s.Holders {
 		v.Holders = append(v.Holders, holderView{
 			Token: h.Token, claimView: claimOf(h.Mode, h.Weight, h.Meta),
-			Held: since(h.Meta.Since).Seconds(), Lease: h.TTL.Seconds(),
+			Held:  since(h.Meta.Since).Seconds(),
+			Lease: h.TTL.Seconds(), // safeguard: lease-in-seconds
 			Trace: traceID(h.Meta.Traceparent), hold: h,
 		})
 	}

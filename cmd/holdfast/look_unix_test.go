@@ -3,7 +3,10 @@
 package main
 
 import (
+	"bufio"
+	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -86,5 +89,50 @@ func TestLookAtALockThatWasLost(t *testing.T) {
 				t.Error("the command goes on when its time is over")
 			}
 		})
+	}
+}
+
+// A command whose lock was lost while it was started has its time to end, and from then on it is
+// the command that somebody else kills if we cannot.
+//
+// covers: G8
+func TestLostWhileTheCommandStarts(t *testing.T) {
+	b := membackend.New()
+	defer b.Close()
+	l, err := locker.New(b, locker.Bare, locker.Config{TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	g, err := l.Lock(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = g.Unlock() }()
+	until := g.Until()
+	if _, err := backend.ForceReleaseBy(t.Context(), b, "k", g.Hold().Token); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Check(t.Context()); err == nil {
+		t.Fatal("the store does not say that it was lost")
+	}
+	<-g.Lost()
+	orders, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = orders.Close(), to.Close() }()
+	w := &work{
+		process: &process{pid: 1 << 30, deadman: &deadman{to: to}}, g: g,
+		renewals: &renewals{}, grace: 10 * time.Second, watch: time.NewTimer(time.Hour),
+		longest: time.NewTimer(time.Hour), late: time.NewTimer(time.Hour),
+	}
+	if w.begin(until); w.lost != nil {
+		t.Errorf("it has no time to end: %v", w.lost)
+	}
+	_ = to.Close()
+	order, err := bufio.NewReader(orders).ReadString('\n')
+	if !strings.HasPrefix(order, "-1073741824 ") {
+		t.Errorf("the deadman is told %q, %v", order, err)
 	}
 }

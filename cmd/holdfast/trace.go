@@ -211,6 +211,7 @@ func (t *runTracer) close(err error) error {
 	case errors.As(err, &exit):
 		t.span.SetAttributes(attribute.Int("process.exit.code", exit.status))
 		if exit.err == nil { // CMD's own status
+			// safeguard: run-span-failed
 			t.span.SetStatus(codes.Error, fmt.Sprintf("exit status %d", exit.status))
 			break
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
@@ -29,13 +30,14 @@ type sink struct {
 	instances map[string]bool
 	ids       map[string]string
 	parents   map[string]string // by the name of the span
+	failed    map[string]int    // by the name of the span
 	links     []string
 }
 
 func newSink() *sink {
 	return &sink{
 		names: map[string]int{}, instances: map[string]bool{}, ids: map[string]string{},
-		parents: map[string]string{},
+		parents: map[string]string{}, failed: map[string]int{},
 	}
 }
 
@@ -53,6 +55,9 @@ func (s *sink) Export(_ context.Context,
 		for _, scope := range res.ScopeSpans {
 			for _, span := range scope.Spans {
 				s.names[span.Name]++
+				if span.Status.GetCode() == spans.Status_STATUS_CODE_ERROR {
+					s.failed[span.Name]++
+				}
 				s.ids[string(span.SpanId)] = span.Name
 				s.parents[span.Name] = hex.EncodeToString(span.ParentSpanId)
 				for _, l := range span.Links {
@@ -158,6 +163,9 @@ func TestRunTrace(t *testing.T) {
 		s.mu.Lock()
 		if s.names["run sh"] != i+1 || s.names["lock k"] != i+1 || s.parents["run sh"] != parent {
 			t.Errorf("%s: %v were sent, below %v", env, s.names, s.parents)
+		}
+		if s.failed["run sh"] != i+1 || s.failed["lock k"] != 0 {
+			t.Errorf("%s: after a command that failed, errors are %v", env, s.failed)
 		}
 		if id := strings.Split(child, "-")[2]; s.ids[decode(t, id)] != "lock k" {
 			t.Errorf("%s: the command is below %q", env, s.ids[decode(t, id)])

@@ -1047,6 +1047,42 @@ var others = []mutant{
 		Test: "./cmd/holdfast StoppedAtTheStart",
 	},
 	{
+		Name: "leader: a command's own status is a lost lock", At: "leader-own-status",
+		Find: condition, Put: never, Test: "./cmd/holdfast LeaderEndsAsItsCommand",
+	},
+	{
+		Name: "run: a command has the outer run's variables, too", At: "run-env", Find: statement,
+		Put: "_ = exec.Cmd{}", Test: "./cmd/holdfast RunSetsItsOwnVariables",
+	},
+	{
+		Name: "run: the lock's file takes the place of one that a command inherits",
+		At:   "run-inherits", Find: `F_DUPFD, .*\)`, Put: "F_DUPFD, 3); _ = unix.Dup3(kept, 3, 0)",
+		Test: "./cmd/holdfast CommandInheritsTheShells",
+	},
+	{
+		Name: "run: the store takes a run for gone whose command goes on", At: "run-inherits",
+		Find: `F_DUPFD`, Put: "F_DUPFD_CLOEXEC",
+		Test: "./cmd/holdfast CommandInheritsTheShells",
+	},
+	{
+		Name: "run: the span of a command that failed is no error", At: "run-span-failed",
+		Find: statement, Put: "_ = codes.Error", Test: "./cmd/holdfast RunTrace",
+	},
+	{
+		Name: "inspect: what is left of a lease is in milliseconds", At: "lease-in-seconds",
+		Find: `(\w+\.\w+)\.\w+\(\),`, Put: "1000 * $1.Seconds(),",
+		Test: "./cmd/holdfast Leader$",
+	},
+	{
+		Name: "the deadlocks of a class do not begin at 0", At: "deadlocks-begin",
+		Find: `\w+\.\w+,`, Put: "", Test: "./tracing CountersBeginAtZero",
+	},
+	{
+		Name: "run: the deadman hears of a command at the first look, if then",
+		At:   "run-first-promise", Find: statement, Put: skipped,
+		Test: "./cmd/holdfast LostWhileTheCommandStarts",
+	},
+	{
 		Name: "run: a job is not noted after an outage", At: "run-counts-later", Find: condition,
 		Put: always, Test: "./cmd/holdfast RunOncePerCounts",
 	},
