@@ -73,14 +73,18 @@ func enter(ctx context.Context, dir string) (*folder, error) {
 	folders.Lock()
 	defer folders.Unlock()
 	f := folders.m[dir]
-	if f != nil && f.clients == 0 && !sameFile(f.process, f.processPath(f.me)) {
-		_ = f.process.Close() // somebody has removed the folder, and what was claimed in it
-		f = nil
-	}
-	if f == nil {
+	if f == nil || f.clients == 0 {
+		// A verb that was given up, or a list, may go on with what closed clients had.
+		before := f
 		f = &folder{dir: dir, clock: bootClock, claims: map[string]bool{}}
-	}
-	if f.clients == 0 {
+		switch {
+		case before == nil:
+		case sameFile(before.process, before.processPath(before.me)):
+			// safeguard: file-opened-again
+			f.me, f.process, f.claims = before.me, before.process, before.claims
+		default: // somebody has removed the folder, and what was claimed in it
+			_ = before.process.Close()
+		}
 		if err := f.open(ctx); err != nil {
 			return nil, err
 		}

@@ -989,6 +989,11 @@ var net = []mutant{
 		Test: "./backend/record RecordsWithOneChecksum",
 	},
 	{
+		Name: "file: a folder that is opened again is that of the verbs that were given up",
+		At:   "file-opened-again", Find: `(\w+)\.\w+, .* = (\w+)\..*$`, Put: "$1 = $2",
+		Test: "./backend/filebackend VerbThatWasGivenUpBefore",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
