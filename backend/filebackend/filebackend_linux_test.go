@@ -512,6 +512,31 @@ func TestDead(t *testing.T) {
 	}
 }
 
+// Of two processes that look at once whether a third has ended, neither takes the other for it.
+//
+// covers: W5
+func TestTwoThatLookForAProcessThatEnded(t *testing.T) {
+	dir := folder(t)
+	holder, waiter, other := alone(t, dir), alone(t, dir), alone(t, dir)
+	acquire(t, holder, claim("k"))
+	head := claim("k")
+	head.Queue, head.WaiterTTL = true, time.Hour
+	held(t, waiter, head)
+	for _, process := range []*filebackend.Backend{holder, waiter} {
+		process.Die()
+		looking, err := os.Open(process.ProcessPath()) // as one that is at it is for a moment
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer looking.Close()
+		err = syscall.Flock(int(looking.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	acquire(t, other, claim("k"))
+}
+
 // The hold of a process that ended stays for its lease if a child of it has inherited the process's
 // file, if nobody can know that it ended, and if another process has vouched for it since.
 func TestNotDead(t *testing.T) {

@@ -293,7 +293,7 @@ func (f *folder) probe(process string) (ended bool, err error) {
 		return false, err
 	}
 	defer func() { _ = file.Close() }()
-	err = unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	err = unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB) // safeguard: file-probe
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return false, nil
 	}

@@ -994,6 +994,11 @@ var net = []mutant{
 		Test: "./backend/filebackend VerbThatWasGivenUpBefore",
 	},
 	{
+		Name: "file: who looks for a process that ended is taken for it", At: "file-probe",
+		Find: `LOCK_SH`, Put: "LOCK_EX",
+		Test: "./backend/filebackend TwoThatLookFor",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
