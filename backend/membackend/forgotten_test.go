@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/internal/history"
 )
 
 // A key that was forgotten goes on above every token that it had, also if another with lower tokens
@@ -99,5 +100,30 @@ func TestClientIsClosedTwice(t *testing.T) {
 	c.Owner = backend.NewOwner()
 	if _, err := next.TryAcquire(t.Context(), c); !errors.Is(err, backend.ErrHeld) {
 		t.Errorf("another client of the name = %v, want ErrHeld", err)
+	}
+}
+
+// A store that was opened by its name has it for as long as one of its clients is open, whoever it
+// is by: a claim of the name is refused while that one holds.
+func TestClientOfAClientKeepsTheName(t *testing.T) {
+	first := mem(t)
+	b := first.Client()
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute}
+	if _, err := b.TryAcquire(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	next := open(t)
+	c.Owner = backend.NewOwner()
+	if _, err := next.TryAcquire(t.Context(), c); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf(history.Broken+"another client of the name = %v, want ErrHeld", err)
+	}
+	if err := errors.Join(b.Close(), next.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mem(t).TryAcquire(t.Context(), c); err != nil {
+		t.Errorf("TryAcquire when all clients have gone = %v, want that a new store is free", err)
 	}
 }

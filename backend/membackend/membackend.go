@@ -44,9 +44,10 @@ type store struct {
 // Backend is one client of a store in memory.
 type Backend struct {
 	backend.Base
-	store  *store
-	closed atomic.Bool
-	onLast func() // takes a named store out of the registry with its last client
+	store   *store
+	closed  atomic.Bool
+	name    string // by which the store was opened
+	counted bool   // among the clients of what name stands for
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -74,7 +75,11 @@ func NewWith(cfg Config) *Backend {
 
 // Client returns another client of b's store, as a second process would be on a real one. Closing
 // either leaves the other.
-func (b *Backend) Client() *Backend { return &Backend{store: b.store} }
+func (b *Backend) Client() *Backend {
+	named.Lock()
+	defer named.Unlock()
+	return join(b.store, b.name) // safeguard: mem-each-client
+}
 
 // Capabilities says what a store in one process can do soundly.
 func (b *Backend) Capabilities() backend.Capabilities { return capabilities }
@@ -350,8 +355,8 @@ func (s *store) forget(key string, r *record.Record) {
 
 // Close implements [backend.Backend]. Leases that this client holds run out by themselves.
 func (b *Backend) Close() error {
-	if b.closed.CompareAndSwap(false, true) && b.onLast != nil { // safeguard: mem-closed-once
-		b.onLast()
+	if b.closed.CompareAndSwap(false, true) && b.counted { // safeguard: mem-closed-once
+		leave(b.name)
 	}
 	return nil
 }
@@ -402,10 +407,20 @@ func open(_ context.Context, u *url.URL) (backend.Backend, error) {
 		}
 		named.stores[name] = New().store
 	}
-	named.clients[name]++
-	return &Backend{store: named.stores[name], onLast: func() { leave(name) }}, nil
+	return join(named.stores[name], name), nil
 }
 
+// join returns a client of s, and counts it if s is what name stands for. The caller has named's
+// lock.
+func join(s *store, name string) *Backend {
+	counted := named.stores[name] == s
+	if counted {
+		named.clients[name]++
+	}
+	return &Backend{store: s, name: name, counted: counted}
+}
+
+// leave is for the Close of each client that is counted.
 func leave(name string) {
 	named.Lock()
 	defer named.Unlock()

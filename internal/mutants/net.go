@@ -999,6 +999,10 @@ var net = []mutant{
 		Test: "./backend/filebackend TwoThatLookFor",
 	},
 	{
+		Name: "mem: a client of a client does not keep the store's name", At: "mem-each-client",
+		Find: `, __\)`, Put: `, "")`, Test: "./backend/membackend ClientOfAClient",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
