@@ -232,7 +232,7 @@ func (r *round) decideAcquire() {
 	c.target = 0
 	if err := r.otherList(); err != nil {
 		r.end(err)
-		c.withdrawAll()
+		c.withdrawAll() // safeguard: other-list-gives-back
 		return
 	}
 	switch {

@@ -1003,6 +1003,10 @@ var net = []mutant{
 		Find: `, __\)`, Put: `, "")`, Test: "./backend/membackend ClientOfAClient",
 	},
 	{
+		Name: "what was got beside a holder with another list is kept", At: "other-list-gives-back",
+		Find: statement, Put: skipped, Test: "./redlock MajorityOfAnotherList",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
