@@ -304,10 +304,12 @@ func (c *claim) next(i int) (request, bool) {
 			q.votes = c.last.verb == acquire
 			return q, true
 		case s.fill:
-			// It only keeps others out: no answer rests on this node before it has proved the hold
-			// in a renewal.
+			// Safety: it only keeps others out, and no answer rests on this node before it has
+			// proved the hold in a renewal. An attempt that was not answered does not stand in the
+			// way: it has the same name as this one, so whichever is executed later repeats the
+			// other. inFlight stays, so the release leaves a tombstone that refuses it.
 			s.fill = false
-			if s.absent() && !c.released {
+			if !s.holds && !c.released { // safeguard: fill-unanswered
 				return c.request(i, acquire, c.last), true
 			}
 		default:

@@ -124,6 +124,38 @@ func TestRenewByMajority(t *testing.T) {
 	})
 }
 
+// A node that was silent at the acquisition is filled in by the next renewal, and the attempt that
+// it executes afterwards changes nothing. So the hold outlives another node.
+//
+// covers: Q9
+func TestNodeThatWasSilentAtTheAcquisitionIsFilledIn(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{NodeTimeout: 100 * time.Millisecond}, func(q *quorum) {
+		silent, c := q.peers[0], claim("k")
+		silent.set(func() { silent.late = true })
+		g := q.acquire(c)
+		time.Sleep(time.Second) // it was given up
+		silent.set(func() { silent.late = false })
+		wantErr(q, "Renew by a majority", q.Renew(q.Context(), c), nil)
+		if n := q.holders("k"); n != 3 {
+			q.Errorf("held on %d nodes after a renewal that all of them answer, want 3", n)
+		}
+		if _, err := silent.deliver(); err != nil {
+			q.Errorf("the acquire that was late, of a node that holds: %v", err)
+		}
+		q.peers[1].set(func() { q.peers[1].refuse = true })
+		wantErr(q, "Renew without a node that had granted", q.Renew(q.Context(), c), nil)
+		if again := q.acquire(c); again.Token != g.Token {
+			q.Errorf("the repeat was granted token %d, want %d", again.Token, g.Token)
+		}
+		q.peers[1].set(func() { q.peers[1].refuse = false })
+		q.release(c)
+		time.Sleep(5 * time.Second)
+		if n := q.holders("k"); n != 0 {
+			q.Errorf("held on %d nodes after the release", n)
+		}
+	})
+}
+
 // covers: K3, K1
 func TestTokensRiseOverMajorities(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: 100 * time.Millisecond}, func(q *quorum) {

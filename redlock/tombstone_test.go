@@ -51,6 +51,20 @@ func TestReleaseWhereAnAttemptIsLate(t *testing.T) {
 				q.Fatal(err)
 			}
 		},
+		"of the acquisition, and the node is filled in": func(q *quorum, late *peer,
+			c backend.Claim,
+		) {
+			late.set(func() { late.late = true })
+			q.acquire(c)
+			time.Sleep(2 * nodeTimeout)
+			late.set(func() { late.late = false })
+			if err := q.Renew(q.Context(), c); err != nil {
+				q.Fatal(err)
+			}
+			if n := q.holders("k"); n != 3 {
+				q.Errorf("held on %d nodes after a renewal that all answer, want 3", n)
+			}
+		},
 		"of a node that is filled in": func(q *quorum, late *peer, c backend.Claim) {
 			q.acquire(c)
 			synctest.Wait()

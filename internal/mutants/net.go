@@ -1007,6 +1007,10 @@ var net = []mutant{
 		Find: statement, Put: skipped, Test: "./redlock MajorityOfAnotherList",
 	},
 	{
+		Name: "a node without an answer to the acquire is never filled in", At: "fill-unanswered",
+		Find: condition, Put: never, Test: "./redlock SilentAtTheAcquisition",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
