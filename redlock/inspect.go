@@ -22,32 +22,19 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 	if err := r.caps.Missing(backend.Capabilities{Inspect: true}); err != nil {
 		return backend.State{}, err
 	}
-	votes, states := r.newVotes(), make([]backend.State, len(r.nodes))
-	answers := make(chan answer, len(r.nodes))
-	for i, healthy := range r.healthy() {
-		if !healthy {
-			votes.count(i, r.nodes[i].skipped())
-			continue
+	states, healthy := make([]backend.State, len(r.nodes)), r.healthy()
+	votes, err := r.poll(ctx, func(i int, n *node) error {
+		if !healthy[i] {
+			return n.skipped()
 		}
-		r.tasks.Add(1) // Close still waits for this call
-		go func() {
-			defer r.tasks.Done()
-			timeout := r.cfg.timeout(backend.MaxTTL)
-			err := r.nodes[i].ask(context.WithoutCancel(ctx), timeout,
-				func(ctx context.Context, b backend.Backend) (err error) {
-					states[i], err = b.Inspect(ctx, key)
-					return err
-				})
-			answers <- answer{i, err}
-		}()
-	}
-	for votes.pending() > 0 {
-		select {
-		case v := <-answers:
-			votes.count(v.node, v.err)
-		case <-ctx.Done():
-			return backend.State{}, ctx.Err()
-		}
+		return n.ask(context.WithoutCancel(ctx), r.cfg.timeout(backend.MaxTTL),
+			func(ctx context.Context, b backend.Backend) (err error) {
+				states[i], err = b.Inspect(ctx, key)
+				return err
+			})
+	})
+	if err != nil {
+		return backend.State{}, err
 	}
 	if votes.yes < r.quorum {
 		return backend.State{}, votes.inconclusive()
@@ -59,6 +46,27 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 		}
 	}
 	return r.merge(seen, r.quorum-(len(r.nodes)-len(seen))), nil
+}
+
+// poll asks all nodes at once, and waits for each or for the end of ctx. The caller has a task.
+func (r *Backend) poll(ctx context.Context, ask func(i int, n *node) error) (votes, error) {
+	votes, answers := r.newVotes(), make(chan answer, len(r.nodes))
+	for i, n := range r.nodes {
+		r.tasks.Add(1) // Close still waits for the caller's
+		go func() {
+			defer r.tasks.Done()
+			answers <- answer{i, ask(i, n)}
+		}()
+	}
+	for votes.pending() > 0 {
+		select {
+		case v := <-answers:
+			votes.count(v.node, v.err)
+		case <-ctx.Done():
+			return votes, ctx.Err()
+		}
+	}
+	return votes, nil
 }
 
 // An answer is one node's.

@@ -150,6 +150,156 @@ func TestForceReleaseWithoutANode(t *testing.T) {
 	})
 }
 
+// Less than a majority has ended the hold, and nobody knows of the others: that is no no, whatever
+// else one of them says. A node where it was gone meanwhile is done.
+//
+// covers: C4
+func TestForceReleaseByAMinority(t *testing.T) {
+	for name, test := range map[string]struct {
+		second func(p *peer)
+		want   backend.Answer
+	}{
+		"and one that is silent":  {func(p *peer) { p.stuck = "release" }, backend.Unknown},
+		"and one that is away":    {func(p *peer) { p.refuse = true }, backend.Unknown},
+		"and one that denies":     {func(p *peer) { p.refuse, p.why = true, backend.ErrDenied }, 0},
+		"and one where it is not": {func(p *peer) { p.refuse, p.why = true, backend.ErrLost }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
+				g := q.acquire(claim("k"))
+				synctest.Wait()
+				q.peers[1].set(func() { test.second(q.peers[1]) })
+				b, err := redlock.New([]backend.Backend{
+					q.peers[0], q.peers[1], away{q.peers[2]},
+				}, redlock.Config{NodeTimeout: nodeTimeout})
+				wantErr(q, "New", err, nil)
+				defer b.Close()
+				_, err = b.ForceRelease(q.Context(), "k", g.Token)
+				if got := backend.AnswerOf(err); got != test.want {
+					q.Errorf("ForceRelease = %v, which is answer %d, want %d", err, got, test.want)
+				}
+				if n := q.holders("k"); n != 2 {
+					q.Errorf("held on %d nodes, want on two: this test shows nothing", n)
+				}
+			})
+		})
+	}
+}
+
+// No node has ended the hold: that is what they say.
+//
+// covers: C4
+func TestForceReleaseThatAllNodesDeny(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{}, func(q *quorum) {
+		g := q.acquire(claim("k"))
+		synctest.Wait()
+		for _, p := range q.peers {
+			p.set(func() { p.refuse, p.why = true, backend.ErrDenied })
+		}
+		_, err := q.ForceRelease(q.Context(), "k", g.Token)
+		wantErr(q, "ForceRelease", err, backend.ErrDenied)
+	})
+}
+
+// A vast peer has so much else that its locks are listed after takes.
+type vast struct {
+	*peer
+	takes time.Duration
+}
+
+func (v vast) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
+	return func(yield func(backend.Listed, error) bool) {
+		if v.takes > 0 {
+			select {
+			case <-time.After(v.takes):
+			case <-ctx.Done():
+				yield(backend.Listed{}, ctx.Err())
+				return
+			}
+		}
+		for l, err := range v.peer.List(ctx, prefix) {
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+// vastQuorum is q's nodes, some of which have much else.
+func (q *quorum) vastQuorum(takes ...time.Duration) *redlock.Backend {
+	q.Helper()
+	var nodes []backend.Backend
+	for i, p := range q.peers {
+		nodes = append(nodes, vast{p, takes[i]})
+	}
+	b, err := redlock.New(nodes, redlock.Config{NodeTimeout: nodeTimeout})
+	wantErr(q, "New", err, nil)
+	return b
+}
+
+// A node's list is many requests, and may take longer than one. It is no sign of its health.
+//
+// covers: Q14
+func TestListOfNodesThatTakeTheirTime(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{}, func(q *quorum) {
+		b := q.vastQuorum(0, 30*nodeTimeout, 40*nodeTimeout)
+		defer b.Close()
+		_, err := b.TryAcquire(q.Context(), claim("k"))
+		wantErr(q, "TryAcquire", err, nil)
+		n := 0
+		for l, err := range b.List(q.Context(), "") {
+			if n++; err != nil || l.Key != "k" {
+				q.Errorf("List tells of %q, %v", l.Key, err)
+			}
+		}
+		if n != 1 {
+			q.Errorf("%d locks listed, want 1", n)
+		}
+	})
+}
+
+// Whoever leaves a List has not seen that a node fails: it is asked on.
+//
+// covers: A5
+func TestListThatItsCallerLeaves(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{}, func(q *quorum) {
+		b := q.vastQuorum(0, 0, time.Hour)
+		defer b.Close()
+		for range 5 {
+			ctx, cancel := context.WithTimeout(q.Context(), nodeTimeout/2)
+			for _, err := range b.List(ctx, "") {
+				wantErr(q, "List", err, context.DeadlineExceeded)
+			}
+			cancel()
+		}
+		_, err := b.TryAcquire(q.Context(), claim("k"))
+		wantErr(q, "TryAcquire", err, nil)
+		if n := q.holders("k"); n != 3 {
+			q.Errorf("held on %d nodes, want 3", n)
+		}
+	})
+}
+
+// Close ends a List, and does not wait for what is left of it.
+//
+// covers: C10
+func TestListDuringClose(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{}, func(q *quorum) {
+		b := q.vastQuorum(0, time.Hour, time.Hour)
+		go func() {
+			time.Sleep(time.Second)
+			wantErr(q, "Close", b.Close(), nil)
+		}()
+		began := time.Now()
+		for _, err := range b.List(q.Context(), "") {
+			wantErr(q, "List", err, backend.ErrClosed)
+		}
+		if took := time.Since(began); took > time.Second {
+			q.Errorf("List ended after %v, want when the quorum closes after 1s", took)
+		}
+	})
+}
+
 // An away peer cannot be looked at, nor ended by force.
 type away struct{ *peer }
 

@@ -1011,6 +1011,27 @@ var net = []mutant{
 		Find: condition, Put: never, Test: "./redlock SilentAtTheAcquisition",
 	},
 	{
+		Name: "ended by force on one node, and said to be nothing", At: "force-in-part",
+		Find: condition, Put: never, Test: "./redlock ForceReleaseByAMinority",
+	},
+	{
+		Name: "ended by force: a node where it was over is not done", At: "force-lost-is-done",
+		Find: `!errors\.Is\((\w+), .*\) \{`, Put: "!errors.Is($1, context.Canceled) {",
+		Test: "./redlock ForceReleaseByAMinority",
+	},
+	{
+		Name: "a quorum lists what a minority has listed", At: "majority-listed", Find: condition,
+		Put: never, Test: "./redlock ListMergesTheNodes",
+	},
+	{
+		Name: "who leaves a quorum's list blames the nodes", At: "left-is-no-failure",
+		Find: condition, Put: always, Test: "./redlock ListThatItsCallerLeaves",
+	},
+	{
+		Name: "a quorum's list outlasts Close", At: "list-ends-at-close", Find: statement,
+		Put: skipped, Test: "./redlock ListDuringClose",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
