@@ -56,6 +56,11 @@ func (c *claim) begin(ctx context.Context, v verb, cl backend.Claim, tries int) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.ask = c.askable(v)
+	if a := c.last; a != nil && a.verb == acquire && !a.over {
+		// No node is told of its token any more: it would wait for that for ever.
+		c.target, a.collided = 0, false
+		a.end(a.failed()) // safeguard: acquire-cut-short
+	}
 	switch v {
 	case acquire:
 		c.last, c.released, c.over = r, false, false

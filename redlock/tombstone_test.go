@@ -278,6 +278,52 @@ func TestQueuedAcquireIsDropped(t *testing.T) {
 	}
 }
 
+// A majority has granted, and has yet to store the token, when another call for the same claim
+// begins. So the nodes are not told of the token, and the attempt is no yes: it ends without an
+// answer, and Close with it.
+//
+// covers: A4, Q14, K3
+func TestAttemptThatAnotherCallCutsShort(t *testing.T) {
+	for name, verb := range map[string]func(q *quorum, c backend.Claim) error{
+		"Release": func(q *quorum, c backend.Claim) error {
+			_, err := q.Release(q.Context(), c)
+			return err
+		},
+		"Renew": func(q *quorum, c backend.Claim) error { return q.Renew(q.Context(), c) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
+				c := claim("k")
+				c.NoneInFlight = false
+				q.ahead(q.peers[1])
+				q.peers[1].set(func() { q.peers[1].slow = nodeTimeout / 2 })
+				q.peers[2].set(func() { q.peers[2].hang = true })
+				answer := make(chan error, 1)
+				go func() {
+					_, err := q.TryAcquire(q.Context(), c)
+					answer <- err
+				}()
+				synctest.Wait() // the first node has granted a low token
+				_ = verb(q, c)  // and the second grants a high one
+				select {
+				case err := <-answer:
+					if backend.AnswerOf(err) != backend.Unknown {
+						q.Errorf("TryAcquire beside %s = %v, want no answer", name, err)
+					}
+				case <-time.After(time.Minute):
+					q.Fatalf("TryAcquire beside %s has not returned within a minute", name)
+				}
+				q.peers[2].set(func() { q.peers[2].hang = false })
+				_, _ = q.Release(q.Context(), c)
+				time.Sleep(5 * time.Second)
+				if n := q.holders("k"); n != 0 {
+					q.Errorf("held on %d nodes after the release", n)
+				}
+			})
+		})
+	}
+}
+
 // A release without an answer is repeated: what each node said to the first one counts, a yes and a
 // no alike.
 // covers: C4

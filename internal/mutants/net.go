@@ -1011,6 +1011,10 @@ var net = []mutant{
 		Find: condition, Put: never, Test: "./redlock SilentAtTheAcquisition",
 	},
 	{
+		Name: "a quorum's attempt waits for ever beside another call", At: "acquire-cut-short",
+		Find: statement, Put: skipped, Test: "./redlock AttemptThatAnotherCall",
+	},
+	{
 		Name: "ended by force on one node, and said to be nothing", At: "force-in-part",
 		Find: condition, Put: never, Test: "./redlock ForceReleaseByAMinority",
 	},
