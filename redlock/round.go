@@ -388,13 +388,17 @@ func (r *round) taken() (holder backend.Meta, taken bool) {
 	holders, tagged := map[backend.Meta]int{}, false
 	for _, h := range r.held() {
 		who := h.Holder
+		// Nodes may show the same claim with other lists, as a server was restarted between its
+		// attempts, and with its time in other zones.
+		_, who.Quorum, _ = strings.Cut(who.Quorum, "/") // safeguard: one-claim
+		who.Since = who.Since.Round(0).UTC()            // safeguard: one-holder
 		if holders[who]++; holders[who] >= r.quorum && who != (backend.Meta{}) {
 			who.Quorum = ""
 			return who, true
 		}
-		if _, tag, _ := strings.Cut(who.Quorum, "/"); tag != "" {
+		if who.Quorum != "" {
 			tagged = true
-		} else if who.Quorum = ""; holder == (backend.Meta{}) {
+		} else if holder == (backend.Meta{}) {
 			holder = who
 		}
 	}

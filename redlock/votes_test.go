@@ -182,6 +182,45 @@ func grantOfANodeThatRefuses(t *testing.T, why error) {
 	})
 }
 
+// One claim holds a majority, of stores that show the same in other ways: it is no collision of
+// several, which would be tried again and again.
+//
+// covers: Q1
+func TestOneHolderThatNodesShowInOtherWays(t *testing.T) {
+	since := time.Date(2026, 11, 29, 1, 2, 3, 0, time.UTC)
+	for name, shown := range map[string][2]backend.Meta{
+		"in other zones": {
+			{Service: "billing", Since: since, Quorum: "/12345678"},
+			{Service: "billing", Since: since.In(time.FixedZone("", 0)), Quorum: "/12345678"},
+		},
+		"with lists from before and after a restart": {
+			{Service: "billing", Quorum: "000000000000000000000000/12345678"},
+			{Service: "billing", Quorum: "000000000000000000000001/12345678"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quorumTest(t, 3, redlock.Config{}, func(q *quorum) {
+				other := claim("k")
+				for i, meta := range shown {
+					other.Meta = meta
+					q.on(other, q.peers[i])
+				}
+				q.peers[0].set(func() { q.peers[0].slow = time.Millisecond }) // the third grants
+				q.peers[1].set(func() { q.peers[1].slow = time.Millisecond })
+				_, err := q.TryAcquire(q.Context(), claim("k"))
+				var held *backend.HeldError
+				if !errors.As(err, &held) || held.Holder.Service != "billing" {
+					q.Errorf("TryAcquire = %v, want that the one holder has the key", err)
+				}
+				synctest.Wait()
+				if v := q.peers[2].executed(); len(v) != 2 {
+					q.Errorf("the third node executed %v, want one acquire and its release", v)
+				}
+			})
+		})
+	}
+}
+
 // A hasty peer has a clock that is 11 % fast.
 type hasty struct{ *peer }
 

@@ -1036,6 +1036,14 @@ var net = []mutant{
 		Put: skipped, Test: "./redlock ListDuringClose",
 	},
 	{
+		Name: "one holder whose time nodes show in other zones is several", At: "one-holder",
+		Find: statement, Put: skipped, Test: "./redlock OneHolderThatNodesShow",
+	},
+	{
+		Name: "one holder whose list has changed is several", At: "one-claim", Find: statement,
+		Put: skipped, Test: "./redlock OneHolderThatNodesShow",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
