@@ -121,6 +121,9 @@ func (t *watches) add(w *watcher) (ok bool) {
 func (t *watches) first(w *watcher, found lookup, changes uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.closed { // and w.wake with it, or soon. safeguard: rueidis-first-look-closed
+		return
+	}
 	if w.note(found); !w.held && found.free { // one that held is told if it lost the key to nobody
 		w.signal()
 	}

@@ -199,3 +199,14 @@ func TestWatchersLeave(t *testing.T) {
 		}
 	}
 }
+
+// A first look that is under way when the client closes finds its watch closed.
+func TestFirstLookDuringClose(t *testing.T) {
+	watch, w := newWatches(nil), &watcher{name: "k", wake: make(chan backend.Wake, 1)}
+	watch.add(w)
+	watch.close()
+	watch.first(w, lookup{free: true}, 0)
+	if _, open := <-w.wake; open {
+		t.Error("a watch that was closed is signalled")
+	}
+}

@@ -1044,6 +1044,11 @@ var net = []mutant{
 		Put: skipped, Test: "./redlock OneHolderThatNodesShow",
 	},
 	{
+		Name: "rueidis: a first look signals a watch that is closed",
+		At:   "rueidis-first-look-closed", Find: condition, Put: never,
+		Test: "./rueidisbackend FirstLookDuringClose",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
