@@ -24,8 +24,9 @@ type Config struct {
 	Prefix string
 
 	// Retention is how long the token counter of a key is kept after its last hold, at least
-	// TTL/2. Later the server's clock keeps tokens rising, unless it was set back by more than
-	// that. Each key that is locked once costs the server some 100 bytes meanwhile. Default 15s.
+	// TTL/2 and 20ms. Later the server's clock keeps tokens rising, unless it was set back by more
+	// than that. Each key that is locked once costs the server some 100 bytes meanwhile. Default
+	// 15s.
 	Retention time.Duration
 
 	// RequestTimeout bounds each request, also when ctx has no deadline; if a connection has to be

@@ -1049,6 +1049,11 @@ var net = []mutant{
 		Test: "./rueidisbackend FirstLookDuringClose",
 	},
 	{
+		Name: "redis: a counter is gone before the clock is there", At: "least-retention",
+		Find: `max\((\w+), \w+\)`, Put: "$1",
+		Test: "./internal/redis/script WhereLittleIsKept",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",

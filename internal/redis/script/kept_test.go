@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/history"
+	"github.com/holdfast-go/holdfast/internal/smallredis"
 )
 
 // older takes d off the time that is left to the keys of the lock, as if it had passed.
@@ -149,5 +151,61 @@ func TestShorterLeaseDuringAPurgeIsNoticed(t *testing.T) {
 		if _, err := r.ask(plainClaim("writer")); err != nil {
 			t.Errorf("%s: a writer when all leases are over: %v", name, err)
 		}
+	}
+}
+
+// However short a lease and the retention are, the counter of a key outlives it until the clock has
+// passed it, so tokens rise: also where a minimum token and reserves have put it ahead.
+//
+// covers: K1, K2
+func TestTokensRiseWhereLittleIsKept(t *testing.T) {
+	l, err := NewLayout("", time.Millisecond, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ttl := MinTTL; ttl <= 60*time.Millisecond; ttl += 5 * time.Millisecond {
+		for grants := range 12 {
+			clock := time.UnixMicro(1_800_000_000_000_900)
+			srv := smallredis.New(func() time.Time { return clock }, strings.Repeat("a", 40))
+			run := evaluated(t, srv)
+			c := backend.Claim{
+				Key: "k", Owner: "o", TTL: ttl, NoneInFlight: true, Reserve: 1000,
+				MinToken: backend.MaxMinToken,
+			}
+			take := func() (first, last uint64) {
+				g, err := DecodeAcquire(run(l.Acquire(c)), c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return g.Token, g.Token + uint64(max(g.Reserved, 1)) - 1
+			}
+			var last uint64
+			for range grants + 1 {
+				_, last = take()
+				if _, err := DecodeRelease(run(l.Release(c))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for n := 0; len(srv.Keys()) > 0 && n < 1000; n++ {
+				clock = clock.Add(time.Millisecond)
+			}
+			c.MinToken = 0
+			if next, _ := take(); next <= last {
+				t.Errorf(history.Broken+"after %d grants of %v a token fell from %d to %d",
+					grants+1, ttl, last, next)
+			}
+		}
+	}
+}
+
+// evaluated runs requests on a small server.
+func evaluated(t *testing.T, srv *smallredis.Server) func(r Request) any {
+	return func(r Request) any {
+		t.Helper()
+		reply, err := srv.Eval(r.Script.Source(), r.Keys, r.Args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply
 	}
 }

@@ -18,6 +18,11 @@ const (
 // be long against them.
 const MinTTL = 10 * time.Millisecond
 
+// leastRetention is how long a key outlives its last lease at least. A counter is ahead of the
+// clock by TTL/4, for a minimum token, and by the 10 ms of NEAR in lib/clock, for reserves. That is
+// no more than TTL/2 from a TTL of 40 ms on, and no more than this below.
+const leastRetention = 20 * time.Millisecond
+
 // A Request is a script to run, on keys that are of one slot.
 type Request struct {
 	Script Script
@@ -82,9 +87,9 @@ type kind interface {
 }
 
 // NewLayout returns the layout for keys under prefix, whose state is kept for retention after the
-// last hold (but at least half its TTL). inFlight is how long a client waits for an answer at most;
-// tombstones outlast it. Empty and zero stand for the defaults. A prefix with braces or control
-// characters is a *[backend.InvalidError]: it would move the hash tag.
+// last hold (but at least half its TTL, and 20 ms). inFlight is how long a client waits for an
+// answer at most; tombstones outlast it. Empty and zero stand for the defaults. A prefix with
+// braces or control characters is a *[backend.InvalidError]: it would move the hash tag.
 func NewLayout(prefix string, retention, inFlight time.Duration) (Layout, error) {
 	if prefix == "" {
 		prefix = DefaultPrefix
@@ -110,7 +115,9 @@ func NewLayout(prefix string, retention, inFlight time.Duration) (Layout, error)
 				(100 * backend.MaxTTL).String(),
 		}
 	}
-	n := names{prefix: prefix, retention: roundUp(retention), inFlight: inFlight}
+	// Else a counter might be gone before the clock is there. safeguard: least-retention
+	retention = roundUp(max(retention, leastRetention))
+	n := names{prefix: prefix, retention: retention, inFlight: inFlight}
 	return Layout{n, &plain{names: n}}, nil
 }
 

@@ -193,8 +193,8 @@ func (p *plain) ReleaseAll(claims []backend.Claim) Request {
 // Keep is how long a key outlives the last lease.
 //
 // The token counter is what must outlive it: until the clock has passed the last token, which a
-// minimum token may have put a quarter of a TTL ahead, and for as long as the server's clock may be
-// set back.
+// minimum token may have put a quarter of a TTL ahead, and reserves 10 ms more, and for as long as
+// the server's clock may be set back. See leastRetention.
 //
 // A claim that is released was not validated, so its TTL is bounded: no key and no tombstone lives
 // for years.
