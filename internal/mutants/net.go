@@ -1054,6 +1054,15 @@ var net = []mutant{
 		Test: "./internal/redis/script WhereLittleIsKept",
 	},
 	{
+		Name: "redis: Close waits for a loop over a list", At: "list-close",
+		Find: statement, Put: skipped,
+		Test: "./internal/redis CloseInALoop",
+	},
+	{
+		Name: "redis: Close does not wait for a page of a list", At: "list-counted",
+		Find: `= .*$`, Put: "= nil", Test: "./internal/redis CloseWaitsForAPage",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",

@@ -33,19 +33,22 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[backend.Liste
 			yield(backend.Listed{}, err)
 			return
 		}
-		defer s.End()
+		counted := true
+		defer func() { // also if the caller's loop ends in a panic
+			if counted {
+				s.End()
+			}
+		}()
 		var failed error
 		err := s.t.Scan(ctx, pattern, func(keys []string) bool {
-			for _, l := range s.look(ctx, keys) {
-				if failed = l.err; failed != nil {
-					return false
-				}
-				if (l.State.Holders != nil || l.State.Waiters != nil) && !yield(l.Listed, nil) {
-					failed = errStopped
-					return false
-				}
+			// Close waits for requests, and not for the caller's loop.
+			counted = false
+			s.End() // safeguard: list-close
+			if failed = s.page(ctx, keys, yield); failed == nil {
+				failed = s.Begin(ctx) // safeguard: list-counted
 			}
-			return true
+			counted = failed == nil
+			return counted
 		})
 		switch {
 		case errors.Is(failed, errStopped):
@@ -58,6 +61,21 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[backend.Liste
 }
 
 var errStopped = errors.New("stopped")
+
+// page yields those of a page's keys that are locks somebody has or waits for.
+func (s *Store) page(ctx context.Context, keys []string,
+	yield func(backend.Listed, error) bool,
+) error {
+	for _, l := range s.look(ctx, keys) {
+		if l.err != nil {
+			return l.err
+		}
+		if (l.State.Holders != nil || l.State.Waiters != nil) && !yield(l.Listed, nil) {
+			return errStopped
+		}
+	}
+	return nil
+}
 
 // A look is one lock that was read, or why it could not be.
 type look struct {

@@ -42,7 +42,8 @@ type Transport interface {
 	Info(ctx context.Context, section string) ([]string, error)
 
 	// Scan calls page with the keys of each primary that match pattern, some at a time, until it
-	// returns false. Each request is bounded as Run is.
+	// returns false. Each request is bounded as Run is, and none is in flight while page runs, or
+	// after it has returned false.
 	Scan(ctx context.Context, pattern string, page func(keys []string) bool) error
 
 	// Check tries what the library sends besides, when the server is looked at for the first time.
