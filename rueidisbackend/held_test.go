@@ -2,6 +2,7 @@ package rueidisbackend
 
 import (
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -132,5 +133,19 @@ func TestHeldAnswersAreOptIn(t *testing.T) {
 	}
 	if n := p.Counts().Requests - before; n != 10 {
 		t.Errorf("10 attempts sent %d requests", n)
+	}
+}
+
+// What is known of refusals has a bound, as a key on which there is one attempt and no other is not
+// heard of again.
+func TestHeldAnswersAreBounded(t *testing.T) {
+	h := &heldKeys{names: map[string]struct{}{}}
+	for i := range maxHeld + 10 {
+		name := strconv.Itoa(i)
+		_, changes := h.look(name)
+		h.add(name, changes)
+	}
+	if n := len(h.names); n > maxHeld || n < maxHeld/2 {
+		t.Errorf("%d keys are known, want %d", n, maxHeld)
 	}
 }

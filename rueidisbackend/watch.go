@@ -26,6 +26,7 @@ const (
 	lastRestart   = time.Second
 	firstPause    = 10 * time.Millisecond // between two looks, see watcher.pause
 	looksPerLease = 12                    // at most, in the long run
+	maxHeld       = 1 << 14               // keys of which it is known; of more, any is forgotten
 )
 
 // watches are those who watch keys by what the server says of changes.
@@ -415,6 +416,9 @@ func (b *Backend) cached(ctx context.Context,
 // nothing was heard of any key, and no release or unanswered attempt of this client came to an
 // end. So what is cached of it, or will be, is younger than everything that this client did. A
 // claim that is refused is none that this client knows to hold, or to be in flight.
+//
+// The server tells of a key only once it was looked at, which the next attempt does. So one on
+// which there is no other attempt stays, until it makes room for others.
 type heldKeys struct {
 	mu      sync.Mutex
 	names   map[string]struct{}
@@ -506,6 +510,12 @@ func (h *heldKeys) add(name string, changes uint64) {
 	defer h.mu.Unlock()
 	if h.changes == changes { // safeguard: rueidis-held-since
 		h.names[name] = struct{}{}
+	}
+	if len(h.names) > maxHeld { // safeguard: rueidis-held-bound
+		for other := range h.names {
+			delete(h.names, other)
+			break
+		}
 	}
 }
 

@@ -1063,6 +1063,10 @@ var net = []mutant{
 		Find: `= .*$`, Put: "= nil", Test: "./internal/redis CloseWaitsForAPage",
 	},
 	{
+		Name: "rueidis: what is known of refusals has no bound", At: "rueidis-held-bound",
+		Find: condition, Put: never, Test: "./rueidisbackend HeldAnswersAreBounded",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
