@@ -1067,6 +1067,14 @@ var net = []mutant{
 		Find: condition, Put: never, Test: "./rueidisbackend HeldAnswersAreBounded",
 	},
 	{
+		Name: "redis: a heartbeat asks a cluster for several slots", At: "heartbeat-one-server",
+		Find: condition, Put: never, Test: "./internal/redis ManyLocksAreOnOneServer",
+	},
+	{
+		Name: "redis: a list asks a cluster for several slots", At: "list-one-server",
+		Find: condition, Put: never, Test: "./internal/redis ManyLocksAreOnOneServer",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",

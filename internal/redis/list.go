@@ -92,7 +92,8 @@ func (s *Store) look(ctx context.Context, keys []string) []look {
 		}
 	}
 	size := looks / 2
-	if s.cluster { // where a script is about one slot
+	// In a cluster a script is about one slot. safeguard: list-one-server
+	if !s.single {
 		size = 1
 	}
 	var wg sync.WaitGroup

@@ -128,3 +128,37 @@ func TestCloseWaitsForAPageOfAList(t *testing.T) {
 		})
 	}
 }
+
+// Several locks are in one script only where all are known to be on one server: a client of another
+// kind may be that of a cluster, which refuses keys of several slots.
+func TestManyLocksAreOnOneServer(t *testing.T) {
+	names := []string{"a", "b", "c"}
+	claims := make([]backend.Claim, len(names))
+	for i := range claims {
+		claims[i] = fresh()
+		claims[i].Key, claims[i].Queue, claims[i].WaiterTTL = names[i], true, claims[i].TTL
+	}
+	for most, know := range map[int]func(*Store){1: func(*Store) {}, 3: (*Store).OnOneServer} {
+		s, srv := listed(t, names)
+		know(s)
+		answers, err := s.Heartbeat(t.Context(), claims)
+		for _, answer := range answers {
+			if err != nil || !errors.Is(answer, backend.ErrHeld) {
+				t.Errorf("heartbeat: %v, %v", answer, err)
+			}
+		}
+		if srv.most != most {
+			t.Errorf("a heartbeat has %d keys in one request, want %d", srv.most, most)
+		}
+		srv.most = 0
+		n := 0
+		for _, err := range s.List(t.Context(), "") {
+			if n++; err != nil {
+				t.Error(err)
+			}
+		}
+		if srv.most != most || n != len(names) {
+			t.Errorf("a list of %d has %d keys in one request, want %d", n, srv.most, most)
+		}
+	}
+}

@@ -338,8 +338,8 @@ func (s *Store) Saved(ctx context.Context, key string) ([]byte, error) {
 const maxLocks = 64
 
 // Heartbeat is that of [backend.Backend]; in the string dialect, which has no queue, it is not
-// supported. One script looks after several locks, where they are all on one server: in a cluster a
-// script is about one slot.
+// supported. One script looks after several locks, where they are all known to be on one server: in
+// a cluster a script is about one slot.
 func (s *Store) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error, error) {
 	if !s.caps.Queue {
 		return s.Base.Heartbeat(ctx, claims)
@@ -356,7 +356,7 @@ func (s *Store) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error,
 		return nil, err
 	}
 	locks := maxLocks
-	if s.cluster {
+	if !s.single { // safeguard: heartbeat-one-server
 		locks = 1
 	}
 	answers := make([]error, len(claims))
