@@ -1075,6 +1075,21 @@ var net = []mutant{
 		Find: condition, Put: never, Test: "./internal/redis ManyLocksAreOnOneServer",
 	},
 	{
+		Name: "lua: what is saved is lost in a hand-over", At: "guard-hand-over",
+		Find: `( and not \w+) and not \w+( and)`, Put: "$1$2",
+		Test: "./internal/redis/script SavedAtAHandOver",
+	},
+	{
+		Name: "lua: a lease that is moved into a hash is shorter", At: "join-clock",
+		Find: `(.*)\n(.*)\n(\s*\w+\(\))`, Put: "$3\n$1\n$2",
+		Test: "./internal/redis/script ServerThatStandsStill",
+	},
+	{
+		Name: "lua: a heartbeat that let nobody in is not repeated", At: "heartbeat-more",
+		Find: `if (\w+) then (\w+)`, Put: "if $1 and $2 > 0 then $2",
+		Test: "./internal/redis/script PassesOverMany",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",

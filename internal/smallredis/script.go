@@ -43,7 +43,9 @@ func (s *Server) Eval(source string, keys, args []string) (any, error) {
 	if err != nil {
 		return nil, Error("ERR Error compiling script: " + err.Error())
 	}
-	s.frozen, s.dirty = s.Now(), false
+	if s.dirty = false; !s.GoesOn {
+		s.frozen = s.Now()
+	}
 	defer func() { s.frozen = time.Time{} }()
 	l.SetGlobal("KEYS", table(l, keys))
 	l.SetGlobal("ARGV", table(l, args))

@@ -18,6 +18,7 @@ type Server struct {
 	IFEQ    bool             // it has SET … IFEQ, as Redis 8.4 and Valkey 8.1
 	Full    bool             // it is out of memory: what needs more is refused
 	Replica bool             // writes are refused
+	GoesOn  bool             // the clock does, within a script, as before Redis 7.2
 	ID      string           // its replication id, in hex
 	Cover   *Cover           // counts what scripts run; nil: nothing does
 

@@ -118,7 +118,7 @@ local function long()
       end
     end
   end
-  if more then ms = 1 end
+  if more then ms = 1 end -- safeguard: heartbeat-more
   return commit(tonumber(margin), true,
     {OK, table.concat(positions, ' '), lock.counter, ms, lock.owner and get('m') or ''})
 end

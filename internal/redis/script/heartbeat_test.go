@@ -391,3 +391,33 @@ func TestHeartbeatAtAReplica(t *testing.T) {
 		t.Errorf("a heartbeat at a replica = %v, want a refusal", reply)
 	}
 }
+
+// A heartbeat that passes over as many who are gone as one script may has the next one come soon:
+// nobody else might let in who is behind them.
+//
+// covers: W9
+func TestHeartbeatThatPassesOverMany(t *testing.T) {
+	const gone, briefly = 130, 20 * time.Millisecond
+	r := newRig(t)
+	r.granted(plainClaim("holder"))
+	for i := range gone {
+		c := queued(fmt.Sprint("c", i))
+		c.WaiterTTL = briefly
+		_ = r.refused(c, i+1)
+	}
+	c := queued("b")
+	_ = r.refused(c, gone+1)
+	r.lapse(briefly)
+	r.ended("x")
+	c.Key, c.TTL = r.key, minute
+	answers, err := DecodeHeartbeat(r.send(r.l.For("me").Heartbeat([]backend.Claim{c})), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held *backend.HeldError
+	if !errors.As(answers[0][0], &held) || held.RetryAfter != time.Millisecond {
+		t.Errorf("the first heartbeat: %+v, want one that is to be repeated at once", answers[0][0])
+	}
+	r.beats("the second heartbeat", []bool{false}, c)
+	r.granted(c)
+}

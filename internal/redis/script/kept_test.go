@@ -1,6 +1,7 @@
 package script
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -207,5 +208,39 @@ func evaluated(t *testing.T, srv *smallredis.Server) func(r Request) any {
 			t.Fatal(err)
 		}
 		return reply
+	}
+}
+
+// A server that stands still within a script, where its clock goes on, shortens no lease: one that
+// was a string is stored as it is in the hash that takes its place.
+func TestLeaseOnAServerThatStandsStill(t *testing.T) {
+	l := layout(t)
+	for name, waiter := range map[string]backend.Claim{
+		"short way": queued("b"), "long way": reader("b"),
+	} {
+		clock, still := time.UnixMilli(1_800_000_000_000), time.Duration(0)
+		srv := smallredis.New(func() time.Time {
+			clock = clock.Add(still)
+			return clock
+		}, strings.Repeat("a", 40))
+		srv.GoesOn = true
+		run := evaluated(t, srv)
+		c := backend.Claim{Key: "k", Owner: "a", TTL: minute}
+		if _, err := DecodeAcquire(run(l.Acquire(c)), c); err != nil {
+			t.Fatal(err)
+		}
+		ends := clock.Add(minute).UnixMilli()
+		still = 50 * time.Millisecond
+		waiter.Key, waiter.TTL = c.Key, minute
+		if _, err := DecodeAcquire(run(l.Acquire(waiter)), waiter); !errors.Is(err,
+			backend.ErrHeld) {
+			t.Fatalf("%s: %v, want ErrHeld", name, err)
+		}
+		reply, err := srv.Do("HGET", l.Key(c.Key), "x")
+		stored, _ := reply.(string)
+		if x, _ := strconv.ParseInt(stored, 10, 64); err != nil || x < ends {
+			t.Errorf(history.Broken+"%s: a lease until %d is stored as one until %q, %v", name,
+				ends, stored, err)
+		}
 	}
 }

@@ -197,3 +197,27 @@ func TestRunAmongVersions(t *testing.T) {
 		}
 	}
 }
+
+// What a holder saves is kept also where its release hands the key over.
+func TestSavedAtAHandOver(t *testing.T) {
+	for _, queue := range [][]string{{"b"}, {"b", "c"}} {
+		r := newRig(t)
+		c := r.loading("a")
+		if _, err := r.take(c); err != nil {
+			t.Fatal(err)
+		}
+		for i, owner := range queue {
+			_ = r.refused(queued(owner), i+1)
+		}
+		c.Save = []byte("saved")
+		if _, err := DecodeRelease(r.try(r.l.Release(c))); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := r.srv.Do("GET", r.l.StateKey(r.key)); got != "saved" {
+			t.Errorf("before %q: %v is kept of what was saved", queue, got)
+		}
+		if held := r.state().Holders; len(held) != 1 || held[0].Owner != queue[0] {
+			t.Errorf("before %q: %+v hold", queue, held)
+		}
+	}
+}

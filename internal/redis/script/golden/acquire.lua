@@ -209,7 +209,8 @@ end
 -- holds alone. While its lease runs nobody can be let in; places that lapsed are passed over by the
 -- script that lets in. All checks come before the first write, which is refused when out of memory.
 local function join()
-  local left = type(stored) == 'string' and redis.call('PTTL', key) -- before the clock: see lib/lock
+  -- Before the clock: see lib/lock. safeguard: join-clock
+  local left = type(stored) == 'string' and redis.call('PTTL', key)
   local owner, expires, counter, meta, count, group
   read_clock()
   if left then
