@@ -1,6 +1,7 @@
 package rueidisbackend
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
@@ -148,4 +150,46 @@ func TestHeldAnswersAreBounded(t *testing.T) {
 	if n := len(h.names); n > maxHeld || n < maxHeld/2 {
 		t.Errorf("%d keys are known, want %d", n, maxHeld)
 	}
+}
+
+// An attempt that is refused while this client releases the key says nothing of it afterwards: the
+// next one asks, and is granted.
+func TestRefusedDuringARelease(t *testing.T) {
+	b := opened(t, "rueidis://"+testserver.SharedRedis(t).Addr()+"?held_answers=true")
+	sent := &beforeNext{transport: transport{b}}
+	b.store.Use(sent)
+	c := claim(key(t))
+	c.NoneInFlight = true
+	acquired(t, b, c)
+	sent.call = func() {
+		_, err := b.TryAcquire(t.Context(), claim(c.Key))
+		want(t, "acquire during a release", err, backend.ErrHeld)
+	}
+	want(t, "release", storetest.Release(t.Context(), b, c), nil)
+	if known, _ := b.held.look(b.store.Layout.Key(c.Key)); known || sent.call != nil {
+		t.Error("a key that was released is known to be held")
+	}
+}
+
+// beforeNext calls a function, if there is one, before the next request.
+type beforeNext struct {
+	transport
+	call func()
+}
+
+func (b *beforeNext) now() {
+	if call := b.call; call != nil {
+		b.call = nil
+		call()
+	}
+}
+
+func (b *beforeNext) Run(ctx context.Context, r store.Request) (any, int, error) {
+	b.now()
+	return b.transport.Run(ctx, r)
+}
+
+func (b *beforeNext) Set(ctx context.Context, key string, args ...string) (bool, error) {
+	b.now()
+	return b.transport.Set(ctx, key, args...)
 }

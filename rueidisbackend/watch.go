@@ -192,6 +192,7 @@ func (t *watches) lookAgain(w *watcher) {
 		return
 	}
 	since := time.Since(w.looked)
+	// safeguard: rueidis-waiter-looks
 	if !w.known || !w.held || since >= w.most {
 		w.pause = firstPause
 	}
@@ -463,7 +464,7 @@ func (a answering) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gra
 // Release is that of the store. The server's own word that the key is free may come later than its
 // answer.
 func (a answering) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
-	told, err := a.Store.Release(ctx, c)
+	told, err := a.Store.Release(ctx, c) // safeguard: rueidis-forgets-released
 	a.b.held.forget(a.Layout.Key(c.Key))
 	return told, err
 }

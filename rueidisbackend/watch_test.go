@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -209,4 +210,27 @@ func TestFirstLookDuringClose(t *testing.T) {
 	if _, open := <-w.wake; open {
 		t.Error("a watch that was closed is signalled")
 	}
+}
+
+// However often a key changes, one that waits looks at it as soon as after the first change: the
+// pauses that grow are for those who hold.
+func TestOneThatWaitsLooksSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		watch := newWatches(nil)
+		w := &watcher{name: "k", most: time.Minute, wake: make(chan backend.Wake, 1)}
+		watch.keys[w.name] = map[*watcher]struct{}{w: {}}
+		defer watch.close()
+		for n := range 10 {
+			watch.changed(w.name)
+			time.Sleep(firstPause)
+			synctest.Wait()
+			watch.mu.Lock()
+			if _, due := watch.due[w]; !due {
+				t.Errorf("%v after change %d it does not look", firstPause, n+1)
+			}
+			delete(watch.due, w)
+			w.known, w.looked = true, time.Now() // and another holds
+			watch.mu.Unlock()
+		}
+	})
 }

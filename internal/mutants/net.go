@@ -1090,6 +1090,16 @@ var net = []mutant{
 		Test: "./internal/redis/script PassesOverMany",
 	},
 	{
+		Name: "rueidis: a refusal during a release is remembered",
+		At:   "rueidis-forgets-released", Find: `(.*)\n(.*)$`, Put: "$2\n$1",
+		Test: "./rueidisbackend RefusedDuringARelease",
+	},
+	{
+		Name: "rueidis: one that waits looks as rarely as one that holds",
+		At:   "rueidis-waiter-looks", Find: ` \|\| !\w+\.\w+ \|\| (\w+ >=)`, Put: " || $1",
+		Test: "./rueidisbackend OneThatWaitsLooksSoon",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
