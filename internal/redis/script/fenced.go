@@ -37,6 +37,10 @@ func (l Layout) FencedKeys(key string) []string {
 
 // fenceKey is that of the mark of fenced.lua, in the slot of the lock whose key is k. No lock has
 // it, as it does not end in a brace, and in the string dialect as it ends as side keys do.
+//
+// In the string dialect the locks k and {k} have one mark. It only ever refuses: who holds one of
+// them is told that a later hold was here, if the token of the other is above its own. Another name
+// would let more in where programs with either name share a grant.
 func (l Layout) fenceKey(k string) string {
 	switch {
 	case !l.isDialect():
