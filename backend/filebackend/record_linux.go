@@ -50,7 +50,11 @@ func (r *keyFile) format() string {
 // than a process can read.
 const maxFile = 64 << 20
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// checksum is that of a file's body, as its head has it.
+func checksum(body []byte) string {
+	// The library makes the table once.
+	return fmt.Sprintf("%08x", crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
+}
 
 // encode returns v as the content of a file.
 func encode(format string, v any) ([]byte, error) {
@@ -58,8 +62,7 @@ func encode(format string, v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	head := fmt.Sprintf("%s%08x\n", format, crc32.Checksum(body, castagnoli))
-	return append([]byte(head), body...), nil
+	return append([]byte(format+checksum(body)+"\n"), body...), nil
 }
 
 // errStranger is of a file that has nothing to do with locks.
@@ -83,7 +86,7 @@ func decode(path string, content []byte, v any) error {
 		return bad("is empty")
 	case !ours:
 		return fmt.Errorf("%w: %w", errStranger, bad("was not written by holdfast"))
-	case !whole || sum != fmt.Sprintf("%08x", crc32.Checksum(body, castagnoli)):
+	case !whole || sum != checksum(body):
 		return bad("is torn or was changed: its checksum is wrong")
 	}
 	if err := json.Unmarshal(body, v); err != nil {
