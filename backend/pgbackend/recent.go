@@ -36,8 +36,7 @@ func (s *store) heard(sent, shown time.Time) {
 	}
 }
 
-// guess is what this client believes to be there, and the server's clock to show when a request
-// arrives.
+// guess is what this client believes to be there.
 func (s *store) guess(key string) row {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,9 +44,19 @@ func (s *store) guess(key string) row {
 	if r.record == nil {
 		r.record = &record.Record{}
 	}
-	r.guessed, r.time = true, s.clock.shown.Add(time.Since(s.clock.sent))
+	r.guessed, r.time = true, s.nowLocked()
 	return r
 }
+
+// now is what the server's clock is going to show when a request arrives that is made now, if that
+// takes as long as the last one did. It is behind if this machine was suspended since.
+func (s *store) now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nowLocked()
+}
+
+func (s *store) nowLocked() time.Time { return s.clock.shown.Add(time.Since(s.clock.sent)) }
 
 func (s *store) forget(key string) {
 	s.mu.Lock()

@@ -44,8 +44,8 @@ type row struct {
 	value   []byte         // nil if there is no row
 	record  *record.Record // of value; empty if that cannot be read
 	version string         // PostgreSQL's xmin: which transaction wrote this version of the row
-	time    time.Time
-	guessed bool // it is what this client believes, and nobody has asked the server
+	time    time.Time      // if there is no row, what the server's clock is going to show, by guess
+	guessed bool           // it is what this client believes, and nobody has asked the server
 }
 
 // statements are those of one table. PostgreSQL prepares each once a connection.
@@ -54,7 +54,7 @@ type statements struct{ read, touch, insert, update, remove, sweep, keys string 
 // statementsOn returns those of a table, whose name has been validated.
 //
 // A swap gets the key, the version that it is to replace, what it may not do while others keep it
-// from it ([locksOf]), the time that was guessed, the value, and the old value if it was guessed: a
+// from it ([locksOf]), the time if it was guessed, the value, and the old value if that was: a
 // standby that takes over without the last commits gives others their numbers. It answers with the
 // version that it wrote. If it wrote nothing, it answers with whether it was kept from it, and with
 // the row that is there.
@@ -62,8 +62,13 @@ type statements struct{ read, touch, insert, update, remove, sweep, keys string 
 // A touch reads a row, and makes the version of it a new one: whatever others are about to write
 // over the old one misses, and they have to ask before they can write again, so whoever has touched
 // it writes first. It is for a client that others are ahead of: one that has written a row may
-// write it again after one round trip, for ever, and one that has to read it needs two.
+// write it again after one round trip, for ever, and one that has to read it needs two. Where there
+// is no row it makes an empty one, for a client that is too slow to insert one in time.
 func statementsOn(table string) statements {
+	// Half of what two clients may be apart. safeguard: pg-half
+	within := fmt.Sprint((skew / 2).Seconds())
+	// safeguard: pg-believed
+	const same = ` AND t.value = coalesce($6::bytea, t.value)`
 	swap := func(write string) string {
 		return `WITH may AS MATERIALIZED (
 				SELECT coalesce((
@@ -71,7 +76,7 @@ func statementsOn(table string) statements {
 						FROM unnest($3::bigint[]) AS h
 					), true) AS free,
 					coalesce(abs(extract(epoch FROM clock_timestamp() - $4::timestamptz))
-						<= ` + fmt.Sprint((skew / 2).Seconds()) + `, true) AS timely
+						<= ` + within + `, true) AS timely
 			), done AS (` + write + ` RETURNING xmin::text AS version
 			), told AS MATERIALIZED (
 				SELECT pg_notify('` + channel + `', encode($1::bytea, 'hex')) FROM done
@@ -84,22 +89,18 @@ func statementsOn(table string) statements {
 	return statements{
 		read: `SELECT t.value, t.xmin::text, clock_timestamp() FROM (SELECT) AS one LEFT JOIN ` +
 			table + ` AS t ON t.key = $1::bytea`,
-		touch: `WITH t AS (
-				UPDATE ` + table + ` SET value = value WHERE key = $1::bytea
-				RETURNING value, xmin::text AS version
-			)
-			SELECT t.value, t.version, clock_timestamp() FROM (SELECT) AS one LEFT JOIN t ON true`,
+		touch: `INSERT INTO ` + table + ` AS t (key, value) VALUES ($1::bytea, '')
+				ON CONFLICT (key) DO UPDATE SET value = t.value
+				RETURNING t.value, t.xmin::text, clock_timestamp()`,
 		insert: swap(`INSERT INTO ` + table + ` (key, value)
 				SELECT $1::bytea, $5::bytea FROM may
 				WHERE timely AND $2::text IS NULL AND $6::bytea IS NULL
 				ON CONFLICT DO NOTHING`),
 		update: swap(`UPDATE ` + table + ` AS t SET value = $5::bytea FROM may
-				WHERE t.key = $1::bytea AND t.xmin = $2::text::xid
-				AND t.value = coalesce($6::bytea, t.value)
+				WHERE t.key = $1::bytea AND t.xmin = $2::text::xid` + same + `
 				AND free AND timely`), // safeguard: pg-timely-update
 		remove: swap(`DELETE FROM ` + table + ` AS t USING may
-				WHERE t.key = $1::bytea AND t.xmin = $2::text::xid
-				AND t.value = coalesce($6::bytea, t.value)
+				WHERE t.key = $1::bytea AND t.xmin = $2::text::xid` + same + `
 				AND free AND timely AND $5::bytea IS NULL`), // safeguard: pg-kept-delete
 		sweep: `DELETE FROM ` + table + ` AS t
 				USING unnest($1::bytea[], $2::text[]) AS left_over (key, version)
@@ -137,13 +138,22 @@ func (s *store) Read(ctx context.Context, key string) ([]byte, time.Time, error)
 
 func (s *store) read(ctx context.Context, query, key string) (r row, err error) {
 	sent, version := time.Now(), new(string)
-	err = s.ask(ctx, query, []any{[]byte(key)}, &r.value, &version, &r.time)
-	if err == nil && version != nil {
-		r.version = *version
+	if err = s.ask(ctx, query, []any{[]byte(key)}, &r.value, &version, &r.time); err != nil {
+		return row{}, err
 	}
-	r.record = decode(key, r.value)
+	s.answered(key, sent, version, &r)
+	return r, nil
+}
+
+// answered completes a row that an answer has told of.
+func (s *store) answered(key string, sent time.Time, version *string, r *row) {
 	s.heard(sent, r.time)
-	return r, err
+	r.record = decode(key, r.value)
+	if version != nil {
+		r.version = *version
+	} else {
+		r.time = s.now() // safeguard: pg-absent-now
+	}
 }
 
 // Change implements [record.Store]. It begins with what this client believes to be there: what it
@@ -154,6 +164,10 @@ func (s *store) read(ctx context.Context, query, key string) (r row, err error) 
 // alone, so no change of anybody is lost. Whatever needs no write is decided by what the server has
 // answered within this call. A guessed time is compared with the server's clock in the statement
 // that writes, and one that is not guessed is the server's, of this call.
+//
+// That there is no row has no version: meanwhile another may have been made and deleted, whose last
+// token the clock had passed by skew. What keeps the first token of the next row above it is the
+// clock alone, so the time of a row that is inserted is always compared.
 func (s *store) Change(ctx context.Context, key string,
 	f func([]byte, time.Time) ([]byte, error),
 ) error {
@@ -255,8 +269,11 @@ func (s *store) swap(ctx context.Context, key string, old, next row,
 	}
 	var guessed *time.Time
 	var believed []byte
+	if old.guessed || old.version == "" { // safeguard: pg-timely-insert
+		guessed = &old.time
+	}
 	if old.guessed {
-		guessed, believed = &old.time, old.value
+		believed = old.value
 	}
 	there = &row{}
 	sent, written, seen := time.Now(), (*string)(nil), (*string)(nil)
@@ -274,16 +291,12 @@ func (s *store) swap(ctx context.Context, key string, old, next row,
 		s.forget(key)
 		return nil, false, err
 	}
-	s.heard(sent, there.time)
+	s.answered(key, sent, seen, there)
 	if written != nil {
 		next.version = *written
 		s.remember(key, next)
 		return nil, true, nil
 	}
-	if seen != nil {
-		there.version = *seen
-	}
-	there.record = decode(key, there.value)
 	return there, free, nil
 }
 
