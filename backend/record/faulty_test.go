@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/record"
 	"github.com/holdfast-go/holdfast/backend/record/recordtest"
+	"github.com/holdfast-go/holdfast/internal/history"
 )
 
 // TestConformanceUnnoticed runs the suite on a store that does what no caller may notice: changes
@@ -35,14 +36,16 @@ func TestConformanceUnnoticed(t *testing.T) {
 	})
 }
 
-// lossy is a store whose next answers to Swap are lost, after they were written.
+// lossy is a store whose next answers to Swap are lost, after they were written; but not that a key
+// without a value has one.
 type lossy struct {
 	*recordtest.Memory
 	lose bool
 }
 
 func (s *lossy) Swap(ctx context.Context, key string, old record.Value, next []byte) error {
-	if err := s.Memory.Swap(ctx, key, old, next); err != nil || !s.lose {
+	if err := s.Memory.Swap(ctx, key, old, next); err != nil || !s.lose ||
+		old.Bytes == nil {
 		return err
 	}
 	return errors.New("no answer")
@@ -287,4 +290,62 @@ func TestFull(t *testing.T) {
 		state.Waiters != nil {
 		t.Errorf("left: %+v, %v", state, err)
 	}
+}
+
+// stalls is a store whose next swap of what is not there comes late.
+type stalls struct {
+	*recordtest.Memory
+	meanwhile func()
+}
+
+func (s *stalls) Swap(ctx context.Context, key string, old record.Value, next []byte) error {
+	if f := s.meanwhile; f != nil && old.Bytes == nil {
+		s.meanwhile = nil
+		f()
+	}
+	return s.Memory.Swap(ctx, key, old, next)
+}
+
+// A client has read that a key has no value, and its swap is late: meanwhile another held, and has
+// left no value either. The token of the late one is above that of the other, which nothing but the
+// clock remembers.
+//
+// covers: K1, B13
+func TestLateSwapOfNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := recordtest.NewMemory()
+		s := &stalls{Memory: m}
+		b, other := record.New(record.ByVersion(s), m.Config()),
+			record.New(record.ByVersion(m), m.Config())
+		defer func() { _, _ = b.Close(), other.Close() }()
+		claim := func() backend.Claim {
+			return backend.Claim{
+				Key: "k", Owner: backend.NewOwner(), TTL: time.Minute, NoneInFlight: true,
+			}
+		}
+		last := uint64(0)
+		s.meanwhile = func() {
+			time.Sleep(time.Millisecond)
+			c := claim()
+			g, err := other.TryAcquire(t.Context(), c)
+			if err != nil {
+				t.Error(err)
+			}
+			last = g.Token
+			time.Sleep(time.Millisecond)
+			if _, err := other.Release(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+			if v, err := m.Get(t.Context(), "k"); err != nil || v.Bytes != nil {
+				t.Errorf("%v, %v are left: this shows nothing", v, err)
+			}
+		}
+		g, err := b.TryAcquire(t.Context(), claim())
+		if err != nil || last == 0 {
+			t.Fatalf("TryAcquire = %v, after token %d", err, last)
+		}
+		if g.Token <= last {
+			t.Errorf(history.Broken+"token %d after %d: it is of the look before", g.Token, last)
+		}
+	})
 }

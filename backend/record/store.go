@@ -21,7 +21,8 @@ type Store interface {
 	// the value between the look that f has been given and the write. value is nil if there is
 	// none; if f returns nil, the value is deleted. now is the time by one clock that all clients
 	// of the store share (or Config.Skew says how far their clocks may be apart), as it was at some
-	// moment after Change was called and before it wrote.
+	// moment after that look and before the write: where there is no value, nothing but the time
+	// keeps a token above those of a value that was deleted.
 	//
 	// If f returns an error, nothing is written, and Change returns that error. It may call f again
 	// if the value has changed meanwhile; only what the last call returned counts, and it calls f
@@ -65,8 +66,8 @@ type Config struct {
 	// ms. With one it is read every 5 s, as notices may be lost.
 	Poll time.Duration
 
-	// Keys returns the keys that begin with prefix and have a value, for List. Without it there is
-	// none.
+	// Keys returns the keys that begin with prefix and have a value, for List, and ends when ctx is
+	// done: each step is bounded by Timeout. Without it there is none.
 	Keys func(ctx context.Context, prefix string) iter.Seq2[string, error]
 
 	// Identity is the backend's, see [backend.Backend]: which store this is. Empty if there is
@@ -83,10 +84,13 @@ var ErrChanged = errors.New("the value has changed meanwhile")
 
 // A Value is what a [Versioned] store has of a key.
 type Value struct {
-	Bytes []byte // nil if there is none
-	// whatever Swap tells this value from every other of the key by, deleted ones included
+	// nil if there is none. No bytes, which are not nil, are a value like any other: what a store
+	// has left that cannot delete on condition.
+	Bytes []byte
+	// whatever Swap tells this value from every other of the key by, deleted ones included; where
+	// there is none, it has to say no more than that
 	Version any
-	Time    time.Time // as of [Store].Change: by a clock that was read after Get was called
+	Time    time.Time // as of [Store].Change: by a clock that was read after the value was
 }
 
 // Versioned is a store that compares and swaps.
@@ -102,7 +106,8 @@ type Versioned interface {
 }
 
 // ByVersion makes a Store of one that compares and swaps: it reads, and swaps, and begins again
-// after some time with jitter if the value has changed in between, until ctx is done.
+// after some time with jitter if the value has changed in between, until ctx is done. Where there
+// is no value it first makes one that says nothing but the time, which takes two requests more.
 //
 // An answer to Swap that was lost is returned as it is: unknown. Whoever repeats the verb reads
 // what there is now, and the rules find the claim by its name, as they do in any store: a claim
@@ -129,11 +134,23 @@ func (s byVersion) Change(ctx context.Context, key string,
 		if err != nil {
 			return err
 		}
+		// Safety: that there is no value is no version. However late a swap lands, there may have
+		// been one since, with tokens above the time of the look. So what follows from such a look
+		// is not written, but a record of its time, which may be late; what follows from that one
+		// is written over it alone, by a time when all before it were deleted.
+		blank := old.Bytes == nil && bytes != nil
+		if blank { // safeguard: record-absent
+			//nolint:gosec // a time
+			bytes = (&Record{Token: uint64(old.Time.UnixMicro())}).Encode(key)
+		}
 		// Safety: the value that is written follows from old and is written over old alone, so no
 		// change of anybody is lost. ErrChanged says that this attempt has written nothing, so
 		// beginning anew does nothing twice.
-		// safeguard: record-unanswered
-		if err := s.v.Swap(ctx, key, old, bytes); !errors.Is(err, ErrChanged) {
+		err = s.v.Swap(ctx, key, old, bytes)
+		if err == nil && blank {
+			continue
+		}
+		if !errors.Is(err, ErrChanged) { // safeguard: record-unanswered
 			return err
 		}
 		if !waiting.Pause(ctx, backoff.Next()) {

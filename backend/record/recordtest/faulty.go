@@ -147,6 +147,9 @@ func (s *Faulty) late(ctx context.Context, key string,
 	if err != nil {
 		return err
 	}
+	if old == nil { // meanwhile there may be another value, and none again
+		return s.store.Change(ctx, key, f)
+	}
 	old = bytes.Clone(old)
 	s.later(func() {
 		_ = s.store.Change(context.WithoutCancel(ctx), key,
