@@ -28,7 +28,7 @@
 //	           holds: meta, token, length
 //	place      flags (a byte: 1 re-entrant, 2 load), owner, for a re-entrant one its ID, mode,
 //	           limit, weight, TTL, waiter TTL, reserve, least token, end (time), meta
-//	meta       service, host, pid, traceparent, since (time), waits, quorum
+//	meta       service, host, pid, traceparent, since (time), note, waits, quorum
 //
 // A version that does not know the form of a value answers [backend.ErrForeign], and so it does if
 // the checksum is wrong: it never takes a lock for free that it cannot read, and never drops a
