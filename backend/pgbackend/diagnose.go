@@ -3,18 +3,28 @@ package pgbackend
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 )
 
+// diagnoseTimeout bounds what Diagnose asks beside notices, as record does each call of a store.
+const diagnoseTimeout = 5 * time.Second
+
 // Diagnose looks at what keeps commits, and whether notices arrive, as [backend.Backend] says.
 func (b *Backend) Diagnose(ctx context.Context) (all []backend.Finding, err error) {
+	// A backend that is closed has no identity any more.
+	if _, err := b.Identity(ctx); err != nil { // safeguard: pg-diagnose-closed
+		return nil, err
+	}
 	find := func(check string, level backend.Level, text, change string) {
 		all = append(all, backend.Finding{Check: check, Level: level, Text: text, Change: change})
 	}
 	var version, sync, pages, names string
 	var standbys int
-	err = b.store.ask(ctx, `SELECT current_setting('server_version'), current_setting('fsync'),
+	bounded, cancel := context.WithTimeout(ctx, diagnoseTimeout) // safeguard: pg-diagnose-silent
+	defer cancel()
+	err = b.store.ask(bounded, `SELECT current_setting('server_version'), current_setting('fsync'),
 			current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
 			(SELECT count(*) FROM pg_stat_replication)`,
 		nil, &version, &sync, &pages, &names, &standbys)

@@ -357,3 +357,31 @@ func TestDiagnose(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A server that says nothing keeps nobody who asks how it does, though the caller's ctx has no end;
+// and a backend that is closed asks no more.
+//
+// covers: E2
+func TestDiagnoseEnds(t *testing.T) {
+	s := server(t)
+	proxy := testserver.NewProxy(t, s.Addr())
+	b := opened(t, strings.Replace(s.URL(), s.Addr(), proxy.Addr(), 1))
+	proxy.Set(testserver.Fault{Mode: testserver.HalfOpen})
+	answer := make(chan error, 1)
+	go func() { _, err := b.Diagnose(context.WithoutCancel(t.Context())); answer <- err }()
+	select {
+	case err := <-answer:
+		want(t, "Diagnose of a server that is silent", err, context.DeadlineExceeded)
+	case <-time.After(patience):
+		t.Error("Diagnose does not end")
+	}
+	proxy.Pass()
+	proxy.CutAll()
+
+	p := pool(t, s.URL())
+	b, err := New(t.Context(), p, Config{})
+	want(t, "New", err, nil)
+	want(t, "Close", b.Close(), nil)
+	_, err = b.Diagnose(t.Context())
+	want(t, "Diagnose after Close", err, backend.ErrClosed)
+}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"sync"
 	"time"
@@ -263,7 +264,7 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 	}
 	return func(yield func(backend.Listed, error) bool) {
 		var unread error
-		for key, err := range b.cfg.Keys(ctx, prefix) {
+		for key, err := range b.keys(ctx, prefix) {
 			state := backend.State{}
 			if err == nil {
 				state, err = b.Inspect(ctx, key)
@@ -281,6 +282,34 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 		}
 		if unread != nil {
 			yield(backend.Listed{}, unread)
+		}
+	}
+}
+
+// keys are Config.Keys, of which each step is a call of the store.
+func (b *Backend) keys(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		whole, end := context.WithCancel(ctx)
+		defer end()
+		next, stop := iter.Pull2(b.cfg.Keys(whole, prefix))
+		defer stop()
+		for {
+			step, done, err := b.use(ctx)
+			if err != nil { // safeguard: record-list-closed
+				yield("", err)
+				return
+			}
+			inTime := context.AfterFunc(step, end) // safeguard: record-list-silent
+			key, err, more := next()
+			inTime()
+			done()
+			if err != nil && whole.Err() != nil && ctx.Err() == nil {
+				err = fmt.Errorf("%w: no keys within %v: %w", backend.ErrUnavailable, b.cfg.Timeout,
+					err)
+			}
+			if !more || !yield(key, err) || err != nil {
+				return
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package record_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -133,6 +134,101 @@ func TestNoAnswerIsUnknown(t *testing.T) {
 		slices.Sort(listed)
 		if !slices.Equal(listed, []string{"free", "k"}) {
 			t.Errorf("List when the store answers = %v", listed)
+		}
+	})
+}
+
+// A list of a store that gives no keys ends after Config.Timeout, however long the keys before took
+// together; Close waits for it no longer, and nothing of the store is called after that.
+//
+// covers: E2
+func TestListOfASilentStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := recordtest.NewMemory()
+		cfg := m.Config()
+		cfg.Timeout = 2 * time.Second
+		const keys = 10 // before it is silent
+		under, closed := 0, false
+		cfg.Keys = func(ctx context.Context, _ string) iter.Seq2[string, error] {
+			return func(yield func(string, error) bool) {
+				for range keys {
+					time.Sleep(cfg.Timeout - time.Millisecond)
+					if !yield("k", ctx.Err()) {
+						return
+					}
+				}
+				under++
+				<-ctx.Done()
+				under--
+				yield("", ctx.Err())
+			}
+		}
+		cfg.Close = func() error {
+			if closed = true; under > 0 {
+				t.Error("the store is closed while keys are asked for")
+			}
+			return nil
+		}
+		b := record.New(record.ByVersion(m), cfg)
+		held := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
+		if _, err := b.TryAcquire(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		list := func(ctx context.Context) (listed int, err error) {
+			for _, err = range b.List(ctx, "") {
+				if err == nil {
+					listed++
+				}
+			}
+			return listed, err
+		}
+		began, all := time.Now(), keys*(cfg.Timeout-time.Millisecond)
+		n, err := list(t.Context())
+		if took := time.Since(began); n != keys || !errors.Is(err, backend.ErrUnavailable) ||
+			took != all+cfg.Timeout {
+			t.Errorf("List = %d keys, %v after %v; want %d, ErrUnavailable, %v", n, err, took, keys,
+				all+cfg.Timeout)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), all+time.Second)
+		defer cancel()
+		if n, err := list(ctx); n != keys || !errors.Is(err, context.DeadlineExceeded) ||
+			errors.Is(err, backend.ErrUnavailable) {
+			t.Errorf("List whose ctx ends = %d keys, %v", n, err)
+		}
+		done := make(chan error)
+		go func() { _, err := list(t.Context()); done <- err }()
+		time.Sleep(all + time.Second)
+		if err := b.Close(); err != nil || !closed {
+			t.Errorf("Close = %v, %v", err, closed)
+		}
+		if err := <-done; err == nil {
+			t.Error("a list that Close has waited for was whole")
+		}
+		if _, err := list(t.Context()); !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("List after Close = %v, want ErrClosed", err)
+		}
+	})
+}
+
+// Who closes the backend in the middle of a list is not waited for, and is told.
+func TestCloseWithinAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := recordtest.NewMemory()
+		b := record.New(record.ByVersion(m), m.Config())
+		for _, key := range []string{"a", "b"} {
+			c := backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: time.Hour}
+			if _, err := b.TryAcquire(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n, last := 0, error(nil)
+		for _, err := range b.List(t.Context(), "") {
+			if n, last = n+1, err; err == nil {
+				_ = b.Close()
+			}
+		}
+		if n != 2 || !errors.Is(last, backend.ErrClosed) {
+			t.Errorf("%d elements, the last of which is %v, want a key and ErrClosed", n, last)
 		}
 	})
 }
