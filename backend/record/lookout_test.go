@@ -82,3 +82,44 @@ func TestRecordsWithOneChecksum(t *testing.T) {
 	}
 	t.Fatal("no two records have one checksum: this shows nothing")
 }
+
+// A hooked store has something happen in the middle of a read.
+type hooked struct {
+	single
+	during func()
+}
+
+func (s *hooked) Read(ctx context.Context, key string) ([]byte, time.Time, error) {
+	defer s.during()
+	return s.single.Read(ctx, key)
+}
+
+// A claim is refused while a look has read the record and has not noted it: what it was refused for
+// came after, and may be gone before the next look, which finds the record as it was.
+//
+// covers: W1
+func TestAskedDuringALook(t *testing.T) {
+	store := &hooked{}
+	b := New(store, Config{})
+	defer b.Close()
+	l := &b.look
+	l.running = true // none is at work but this test
+	wake, leave := l.enter("k", observers("k"))
+	defer leave()
+	store.during = func() { l.asked("k") }
+	l.look("k", false)
+	<-wake
+	store.during = func() {}
+	l.look("k", false)
+	select {
+	case <-wake:
+	default:
+		t.Error("who was refused sleeps on")
+	}
+	l.look("k", false)
+	select {
+	case <-wake:
+		t.Error("woken by a record that is as it was")
+	default:
+	}
+}

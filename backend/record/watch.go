@@ -30,6 +30,7 @@ type lookout struct {
 	dirty map[string]bool
 	// of those: the record at the last look, encoded, if nobody has asked since
 	seen    map[string]string
+	reads   string // the key that is being read, if nobody has asked since
 	running bool
 	tasks   sync.WaitGroup
 }
@@ -68,7 +69,7 @@ func (l *lookout) subscribe(ctx context.Context) error {
 	answer := make(chan error, 1)
 	l.tasks.Go(func() { // before Close waits, which waits for the caller first
 		err := l.b.cfg.Watch(l.ctx, l.changed)
-		l.subscribed = err == nil
+		l.subscribed = err == nil // safeguard: record-subscribed
 		<-l.subscribing
 		answer <- err
 	})
@@ -168,11 +169,17 @@ func (l *lookout) asked(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.seen, key)
+	if l.reads == key {
+		l.reads = "" // safeguard: record-asked-meanwhile
+	}
 }
 
 // look signals whom key's record has something for, unless it is the one of the last look. If there
 // is no answer, the next look is for this one too.
 func (l *lookout) look(key string, told bool) {
+	l.mu.Lock()
+	l.reads = key
+	l.mu.Unlock()
 	r, now, err := l.b.read(l.ctx, key)
 	if err != nil {
 		return
@@ -180,7 +187,7 @@ func (l *lookout) look(key string, told bool) {
 	found := string(r.Encode(key)) // safeguard: record-as-seen
 	l.mu.Lock()
 	before, known := l.seen[key]
-	if l.watched[key] > 0 {
+	if l.watched[key] > 0 && l.reads == key {
 		l.seen[key] = found
 	}
 	l.mu.Unlock()

@@ -120,3 +120,45 @@ func TestWakeThoughTheRecordLooksTheSame(t *testing.T) {
 		}
 	})
 }
+
+// A subscription that the store refused is none: who watches next asks for one again.
+//
+// covers: W13
+func TestSubscriptionAfterARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := recordtest.NewMemory()
+		cfg, refusals, refused := m.Config(), 2, errors.New("refused")
+		cfg.Watch = func(ctx context.Context, changed func(string)) error {
+			if refusals--; refusals >= 0 {
+				return refused
+			}
+			return m.Watch(ctx, changed)
+		}
+		b := record.New(record.ByVersion(m), cfg)
+		defer func() { _ = b.Close() }()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		held := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
+		if _, err := b.TryAcquire(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := b.Watch(ctx, held); !errors.Is(err, refused) {
+				t.Errorf("Watch without a subscription = %v, want why", err)
+			}
+		}
+		wake, err := b.Watch(ctx, backend.Claim{Key: "k", Owner: backend.NewOwner()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		others := record.New(record.ByVersion(m), m.Config()) // whom this client only hears of
+		defer func() { _ = others.Close() }()
+		if _, err := others.Release(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if len(wake) == 0 {
+			t.Error("not told of a release")
+		}
+	})
+}
