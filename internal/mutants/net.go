@@ -254,8 +254,8 @@ var net = []mutant{
 	},
 	{
 		Name: "record: a swap that was not answered is made again", At: "record-unanswered",
-		Find: `; !errors\.Is\((\w+), \w+\)`,
-		Put:  "; backend.AnswerOf($1) != backend.Unknown", Test: "./backend/record TestLostAnswer",
+		Find: `!errors\.Is\((\w+), \w+\)`,
+		Put:  "backend.AnswerOf($1) != backend.Unknown", Test: "./backend/record TestLostAnswer",
 	},
 	{
 		Name: "file: what was forgotten is not on the disk", At: "file-forgotten", Find: `, \w+\)`,
@@ -1098,6 +1098,53 @@ var net = []mutant{
 		Name: "rueidis: one that waits looks as rarely as one that holds",
 		At:   "rueidis-waiter-looks", Find: ` \|\| !\w+\.\w+ \|\| (\w+ >=)`, Put: " || $1",
 		Test: "./rueidisbackend OneThatWaitsLooksSoon",
+	},
+	{
+		Name: "postgres: a row is made by a time of long ago", At: "pg-timely-insert",
+		Find: ` \|\| [^{]*\{`, Put: " {", Test: "./backend/pgbackend InsertAfterAStall",
+	},
+	{
+		Name: "postgres: a row is made by the time of the answer before", At: "pg-absent-now",
+		Find: statement, Put: skipped, Test: "./backend/pgbackend InsertAfterALateAnswer",
+	},
+	{
+		Name: "postgres: a guess may be off by all of the skew", At: "pg-half",
+		Find: `\((\w+) / 2\)`, Put: "$1", Test: "./backend/pgbackend GuessIsWithinHalf",
+	},
+	{
+		Name: "postgres: what a client believes is not compared", At: "pg-believed",
+		Find: `coalesce\((\S+), (\S+)\)`, Put: "coalesce($2, $1)",
+		Test: "./backend/pgbackend NumberThatWasGivenTwice",
+	},
+	{
+		Name: "postgres: a closed backend is looked at", At: "pg-diagnose-closed", Find: condition,
+		Put: never, Test: "./backend/pgbackend DiagnoseEnds",
+	},
+	{
+		Name: "postgres: a look at a silent server has no end", At: "pg-diagnose-silent",
+		Find: `= __\((\w+), \w+\)`, Put: "= context.WithCancel($1)",
+		Test: "./backend/pgbackend DiagnoseEnds",
+	},
+	{
+		Name: "record: a swap of nothing may come at any time", At: "record-absent",
+		Find: condition, Put: never, Test: "./backend/record LateSwapOfNothing",
+	},
+	{
+		Name: "record: a list goes on when the backend is closed", At: "record-list-closed",
+		Find: condition, Put: never, Test: "./backend/record CloseWithinAList|ListOfASilentStore",
+	},
+	{
+		Name: "record: a list of a silent store has no end", At: "record-list-silent",
+		Find: `, \w+\)`, Put: ", func() {})", Test: "./backend/record ListOfASilentStore",
+	},
+	{
+		Name: "record: who is refused during a look that is late sleeps on",
+		At:   "record-asked-meanwhile", Find: statement, Put: skipped,
+		Test: "./backend/record AskedDuringALook",
+	},
+	{
+		Name: "record: a subscription that was refused is one", At: "record-subscribed",
+		Find: `= .* == nil`, Put: "= true", Test: "./backend/record SubscriptionAfterARefusal",
 	},
 	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
