@@ -92,6 +92,7 @@ func TestInsertAfterAStall(t *testing.T) {
 		if inserts++; inserts != 2 {
 			return
 		}
+		time.Sleep(2 * skew) // which is more than clients' times are apart
 		c := claim(key)
 		c.NoneInFlight = true // its release leaves no tombstone
 		last = acquired(t, other, c).Token
