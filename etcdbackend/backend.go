@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/suspend"
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
@@ -50,7 +51,8 @@ type Backend struct {
 	owned  bool // opened by us, so closed by us
 	cfg    Config
 	scheme scheme
-	id     string // of this client, in its slots
+	id     string                        // of this client, in its slots
+	slept  func(time.Time) time.Duration // suspend.Slept; a field for tests
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -93,7 +95,7 @@ func New(client *clientv3.Client, cfg Config) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{
-		client: client, cfg: cfg, id: backend.NewOwner(),
+		client: client, cfg: cfg, id: backend.NewOwner(), slept: suspend.Slept,
 		scheme: scheme{cfg.Prefix, cfg.Layout == Etcdctl},
 		claims: map[string]*localClaim{}, watchers: map[string]*watcher{},
 		leases: map[int64]*lease{},

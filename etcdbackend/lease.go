@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/suspend"
 )
 
 const (
@@ -32,12 +33,19 @@ const (
 // Safety: it never ends before began+ttl on the server's clock, as began is when the last request
 // was sent that gave it its whole length and was answered: before the request, never from its
 // answer. So whoever needs it until a moment is served by arithmetic, or by a keepalive sent now.
+// The time since began is by a clock that stands still while this machine is suspended, and the
+// server's goes on: what was slept since is added, see lasts. The other moments here (of a
+// localClaim, of flights) are not reckoned so: they say which was first, or when nobody believes in
+// a claim any more, and late is not wrong there.
 type lease struct {
 	id    clientv3.LeaseID
 	ttl   time.Duration
 	began time.Time
-	term  uint64 // the last raft term that was told of before it was asked for
-	gone  bool   // the server does not know it
+	slept time.Duration // how long this machine had been suspended when it began
+	term  uint64        // the last raft term that was told of before it was asked for
+	gone  bool          // the server does not know it
+
+	asleep func(time.Time) time.Duration // Backend.slept
 
 	granted *flight // the request that made it
 	kept    *flight // the last keepalive, or granted if there was none
@@ -49,12 +57,16 @@ type lease struct {
 
 // A flight is one request for all who wait for its answer.
 type flight struct {
-	sent time.Time     // or before
-	done chan struct{} // closed when err is set
-	err  error
+	sent  time.Time     // or before
+	slept time.Duration // by then
+	done  chan struct{} // closed when err is set
+	err   error
 }
 
-func newFlight() *flight { return &flight{sent: time.Now(), done: make(chan struct{})} }
+func (b *Backend) newFlight() *flight {
+	now := time.Now()
+	return &flight{sent: now, slept: b.slept(now), done: make(chan struct{})}
+}
 
 // wait waits for the answer, or until ctx ends.
 func (f *flight) wait(ctx context.Context) error {
@@ -74,9 +86,15 @@ func leaseSeconds(ttl time.Duration) int64 {
 	return int64((ttl + time.Second - 1) / time.Second)
 }
 
-// lasts returns for how long at least the lease runs from moment t on.
+// lasts returns for how long at least the lease runs from moment t on, which is not after now.
+//
+// Safety: what this machine slept until now is part of the lease's age, also what it slept after t:
+// so it is counted twice at most, here and by who believes in a hold from t on.
 func (l *lease) lasts(t time.Time) time.Duration {
 	age := max(0, t.Sub(l.began))
+	if slept := l.asleep(time.Now()) - l.slept; slept > suspend.Napless { // safeguard: etcd-suspend
+		age += slept
+	}
 	return l.ttl - age - age/maxDrift
 }
 
@@ -144,9 +162,10 @@ func (b *Backend) lasts(current **lease, atLeast time.Duration) *lease {
 // newLease asks for a lease, which is to be kept alive or not, and whose granted is the answer. If
 // that is lost, the lease ends by itself with nothing attached.
 func (b *Backend) newLease(seconds int64, kept bool) *lease {
-	f := newFlight()
+	f := b.newFlight()
 	l := &lease{
-		ttl: time.Duration(seconds) * time.Second, began: f.sent, granted: f, kept: f,
+		ttl: time.Duration(seconds) * time.Second, began: f.sent, slept: f.slept, asleep: b.slept,
+		granted: f, kept: f,
 		claims: map[*localClaim]struct{}{}, term: b.term.Load(), // safeguard: etcd-lease-term
 	}
 	b.tasks.Go(func() {
@@ -183,7 +202,7 @@ func (b *Backend) keep(l *lease, t time.Time, ttl time.Duration) *flight {
 		return nil
 	}
 	if !l.keeping && l.kept.sent.Before(t) {
-		f := newFlight()
+		f := b.newFlight()
 		l.kept, l.keeping = f, true
 		b.tasks.Go(func() { b.keepAlive(l, f) })
 	}
@@ -219,6 +238,7 @@ func (b *Backend) keepAlive(l *lease, f *flight) {
 	defer b.mu.Unlock()
 	switch {
 	case err == nil:
+		l.slept = f.slept
 		l.began, l.ttl = f.sent, time.Duration(reply.TTL)*time.Second // safeguard: etcd-lease-began
 		b.see(reply.ResponseHeader)
 	case isNoLease(err):

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/history"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"
@@ -31,7 +32,11 @@ func TestLeaseSeconds(t *testing.T) {
 
 func TestLeaseLasts(t *testing.T) {
 	now := time.Now()
-	l := &lease{ttl: 64 * time.Second, began: now.Add(-32 * time.Second)}
+	var slept time.Duration
+	l := &lease{
+		ttl: 64 * time.Second, began: now.Add(-32 * time.Second),
+		asleep: func(time.Time) time.Duration { return slept },
+	}
 	if got, want := l.lasts(now), 31500*time.Millisecond; got != want {
 		t.Errorf("a lease of 64s lasts %v after 32s, want %v: the server's clock may be faster",
 			got, want)
@@ -39,6 +44,54 @@ func TestLeaseLasts(t *testing.T) {
 	if got := l.lasts(now.Add(-time.Minute)); got != l.ttl {
 		t.Errorf("before it began: %v, want no more than %v", got, l.ttl)
 	}
+	slept = 5 * time.Millisecond // two clocks are never read at once
+	if got := l.lasts(now.Add(-time.Minute)); got != l.ttl {
+		t.Errorf("before it began, and awake: %v, want %v", got, l.ttl)
+	}
+	slept = 16 * time.Second
+	if got, want := l.lasts(now), 15250*time.Millisecond; got != want {
+		t.Errorf("after 32s awake and 16s asleep: %v, want %v", got, want)
+	}
+}
+
+// A laptop is closed for a while: its monotonic clock stands still, and the store's leases run on.
+// A grant on a lease of before, and a renewal's yes, are of a lease that lasts as long as they say.
+//
+// covers: B13, X3, A6
+func TestSuspendedTimeIsPartOfALeasesAge(t *testing.T) {
+	inPair(t, []Layout{Native, Etcdctl}, func(t *testing.T, p pair) {
+		var slept atomic.Int64
+		p.b.slept = func(time.Time) time.Duration { return time.Duration(slept.Load()) }
+		nap := func(d time.Duration) {
+			slept.Add(int64(d))
+			p.etcd.mu.Lock()
+			defer p.etcd.mu.Unlock()
+			for _, l := range p.etcd.leases {
+				l.ends = l.ends.Add(-d)
+			}
+		}
+		lasts := func(what string, c backend.Claim, sent time.Time, believed time.Duration) {
+			t.Helper()
+			id := int64(known(p.b, c).lease.id)
+			p.etcd.mu.Lock()
+			defer p.etcd.mu.Unlock()
+			l := p.etcd.leases[id]
+			if l == nil || l.ends.Before(sent.Add(believed)) {
+				t.Errorf(history.Broken+"%s of %v, on a lease that is %+v", what, believed, l)
+			}
+		}
+		first, hold := claim(key(t)), claim(key(t))
+		first.TTL, hold.TTL = 30*time.Second, 30*time.Second
+		acquired(t, p.b, first)
+		want(t, "Release", storetest.Release(t.Context(), p.b, first), nil)
+		nap(38 * time.Second)
+		sent := time.Now()
+		lasts("a grant", hold, sent, acquired(t, p.b, hold).TTL)
+		nap(25 * time.Second)
+		sent = time.Now()
+		want(t, "Renew", p.b.Renew(t.Context(), hold), nil)
+		lasts("a renewal", hold, sent, hold.TTL)
+	})
 }
 
 // A grant on a lease that has run for a while is good for what is left of it, and not for its
@@ -138,10 +191,12 @@ func TestLeaseCountsFromBeforeTheRequest(t *testing.T) {
 // heartbeat, and of none after it.
 func TestFailedKeepalive(t *testing.T) {
 	b := on(t, client(t, "127.0.0.1:1"), Config{})
-	failed := newFlight()
+	failed := b.newFlight()
 	failed.err = backend.ErrDenied
 	close(failed.done)
-	l := &lease{ttl: time.Second, began: failed.sent.Add(-time.Minute), kept: failed}
+	l := &lease{
+		ttl: time.Second, began: failed.sent.Add(-time.Minute), asleep: b.slept, kept: failed,
+	}
 	for range 3 {
 		want(t, "a request from before it",
 			b.lasting(t.Context(), l, failed.sent.Add(-time.Millisecond), l.ttl), backend.ErrDenied)

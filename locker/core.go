@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/suspend"
 )
 
 // core is a Client without its T: what all its locks have in common, and no more. Its functions are
@@ -60,7 +61,7 @@ func newCore(b backend.Backend, cfg Config) *core {
 	}
 	c := &core{
 		b: b, cfg: cfg, events: events, caps: b.Capabilities(), meta: cfg.meta(),
-		suspended: suspended, base: time.Now(),
+		suspended: suspend.Slept, base: time.Now(),
 		cohorts: map[cohortKey]*cohort{}, alone: map[*lease]struct{}{}, idle: make(chan struct{}),
 		defaults: call{
 			ttl: cfg.TTL, maxHold: cfg.MaxHold, failFast: cfg.Wait.FailFast,

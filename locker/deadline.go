@@ -1,6 +1,10 @@
 package locker
 
-import "time"
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/suspend"
+)
 
 // How much of a lease its holder may not believe in. A lease of TTL on a store whose clock runs up
 // to driftRate faster than ours lasts at least TTL·(1−driftRate) by our clock; margin covers the
@@ -10,10 +14,6 @@ const (
 	driftRate = 100 // as a divisor: 1 %
 	margin    = 3 * time.Millisecond
 )
-
-// napless is the length below which a difference of two clocks is the time it took to read them, or
-// the scheduler's between the two, and no suspend: no machine sleeps and wakes up in less.
-const napless = 20 * time.Millisecond
 
 // An instant is a point in time, as nanoseconds since the client was made, that the machine spent
 // suspended included. Go's timers and monotonic clock stand still then, and the store's lease does
@@ -27,7 +27,7 @@ func (c *core) now() instant { return c.instant(time.Now()) }
 // for whatever is compared with a later instant.
 func (c *core) instant(t time.Time) instant {
 	slept := c.suspended(t)
-	if before := c.slept.Load(); slept-time.Duration(before) > napless { // safeguard: suspend
+	if before := c.slept.Load(); slept-time.Duration(before) > suspend.Napless { // safeguard: suspend
 		c.slept.CompareAndSwap(before, int64(slept)) // else another has found at least as much
 	} else {
 		slept = time.Duration(before)

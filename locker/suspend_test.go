@@ -166,13 +166,6 @@ func TestSuspendDuringTheRequestCounts(t *testing.T) {
 	})
 }
 
-func TestAsleepStandsStillWhileAwake(t *testing.T) {
-	before := suspended(time.Now())
-	if after := suspended(time.Now()); after < before-napless || after > before+napless {
-		t.Errorf("slept from %v to %v between two calls", before, after)
-	}
-}
-
 // A deadline that has passed while the machine slept is a loss, also if Unlock is the first to look
 // at the clock.
 // covers: B13

@@ -1147,6 +1147,10 @@ var net = []mutant{
 		Find: `= .* == nil`, Put: "= true", Test: "./backend/record SubscriptionAfterARefusal",
 	},
 	{
+		Name: "etcd: what a machine slept is no part of a lease's age", At: "etcd-suspend",
+		Find: condition, Put: never, Test: "./etcdbackend SuspendedTimeIsPartOfALease|LeaseLasts",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",

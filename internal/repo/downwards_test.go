@@ -37,7 +37,7 @@ release.go
 estimate.go observe.go
 core.go
 deadline.go
-heap.go suspend_linux.go suspend_other.go site.go options.go config.go class.go errors.go doc.go
+heap.go site.go options.go config.go class.go errors.go doc.go
 `
 
 // TestLockerCallsDownwards counts the pairs of a function and another, of a file above its own,

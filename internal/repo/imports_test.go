@@ -30,13 +30,13 @@ redisbackend:            backend internal/redis/script internal/redis
                          github.com/redis/go-redis/v9/...
 rueidisbackend:          backend waiting internal/redis/script internal/redis
                          github.com/redis/rueidis/...
-etcdbackend:             backend waiting go.etcd.io/etcd/... google.golang.org/grpc/...
-                         go.uber.org/zap
+etcdbackend:             backend waiting internal/suspend go.etcd.io/etcd/...
+                         google.golang.org/grpc/... go.uber.org/zap
 backend/pgbackend:       backend backend/record waiting github.com/jackc/pgx/v5/...
 redlock:                 backend waiting internal/jitter  # never a concrete backend
 
 # What applications import: no store's client and no telemetry comes with it.
-locker:                  backend waiting internal/jitter
+locker:                  backend waiting internal/jitter internal/suspend
 # The stores come by the caller; database/sql and net/http are the library's own.
 locker/fence:            locker backend
 locker/config:           locker backend waiting go.yaml.in/yaml/v3
@@ -47,6 +47,7 @@ tracing/contention:      locker backend internal/blame github.com/google/pprof/p
 internal/blame:          backend
 internal/jitter:         # jitter, which the simulation makes its own; in waiting it would be public
 internal/jitter/virtual: # the jitter of simulations
+internal/suspend:        # a clock that goes on, for all who reckon with leases
 internal/history:
 internal/simstore:       backend backend/record waiting  # simulated nodes, by clocks of their own
 internal/redistest:      backend waiting backend/backendtest locker internal/history

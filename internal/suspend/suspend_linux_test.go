@@ -1,4 +1,4 @@
-package locker
+package suspend
 
 import (
 	"testing"
@@ -24,12 +24,12 @@ func TestAsleepIsReadAgain(t *testing.T) {
 			reading{now.Add(-readFor), wall - int64(readFor), fake},
 			false,
 		},
-		"the wall clock has jumped":   {reading{now, wall - int64(napless), fake}, false},
-		"the wall clock was set back": {reading{now, wall + int64(napless), fake}, false},
+		"the wall clock has jumped":   {reading{now, wall - int64(Napless), fake}, false},
+		"the wall clock was set back": {reading{now, wall + int64(Napless), fake}, false},
 	} {
 		latest.Store(&c.last)
-		if got := suspended(now); (got == fake) != c.used {
-			t.Errorf("%s: suspended is %v, used again: %v, want %v", name, got, got == fake, c.used)
+		if got := Slept(now); (got == fake) != c.used {
+			t.Errorf("%s: Slept is %v, used again: %v, want %v", name, got, got == fake, c.used)
 		}
 	}
 	latest.Store(nil)

@@ -1,4 +1,4 @@
-package locker
+package suspend
 
 import (
 	"sync/atomic"
@@ -13,7 +13,7 @@ const (
 	clockBoottime  = 7 // counts on
 )
 
-// A reading is what suspended found, and when.
+// A reading is what Slept found, and when.
 type reading struct {
 	at    time.Time // by the monotonic clock
 	wall  int64     // by the wall clock, in nanoseconds
@@ -26,20 +26,20 @@ var latest atomic.Pointer[reading]
 // of what a lock costs that is handed on within the process.
 const readFor = time.Millisecond
 
-// suspended returns how long this machine had been suspended at the time at, which is now, since it
-// was booted. Only differences of it mean anything.
+// Slept returns how long this machine had been suspended at the time at, which is now, since it was
+// booted. Only differences of it mean anything.
 //
 // A suspend moves the wall clock against the monotonic one, as the kernel adds the time slept to
 // the one and to CLOCK_BOOTTIME in the same step. So where the two clocks have gone the same way
 // since the last reading, it stands. (A suspend is missed if somebody also sets the wall clock back
 // by what it took, within the same millisecond that the machine was awake. Any other step of the
 // wall clock is a reason to read, and no more.)
-func suspended(at time.Time) time.Duration {
+func Slept(at time.Time) time.Duration {
 	last := latest.Load()
 	if last != nil {
 		ran := at.Sub(last.at)
 		stepped := time.Duration(at.UnixNano()-last.wall) - ran
-		if ran.Abs() < readFor && stepped.Abs() < napless/4 {
+		if ran.Abs() < readFor && stepped.Abs() < Napless/4 {
 			return last.slept
 		}
 	}
