@@ -339,7 +339,8 @@ func (b *Backend) resendAfter() time.Duration {
 	return b.cfg.RequestTimeout / 4
 }
 
-// commit makes a transaction, resending it.
+// commit makes a transaction, resending it. A refusal is told as one only if every copy of the
+// request was refused.
 func (b *Backend) commit(
 	ctx context.Context, guards []clientv3.Cmp, then, otherwise []clientv3.Op,
 ) (reply *clientv3.TxnResponse, resent bool, err error) {
@@ -347,8 +348,11 @@ func (b *Backend) commit(
 		func(ctx context.Context) (*clientv3.TxnResponse, error) {
 			return b.client.Txn(ctx).If(guards...).Then(then...).Else(otherwise...).Commit()
 		})
-	if err == nil {
+	switch {
+	case err == nil:
 		b.see(reply.Header)
+	case backend.AnswerOf(b.failure(err)) == backend.No: // safeguard: etcd-refused-copy
+		err = unsure(err, resent)
 	}
 	return reply, resent, err
 }

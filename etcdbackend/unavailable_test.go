@@ -125,3 +125,75 @@ func TestEarlyEndOfWhoWaited(t *testing.T) {
 		want(t, "Renew of the first", b.Renew(t.Context(), first), backend.ErrLost)
 	})
 }
+
+// A halfHeard connection is to a member that makes a transaction, and whose answer is lost, and to
+// another that refuses it.
+type halfHeard struct {
+	*simConn
+	refusal error
+	asked   int // while there is a refusal
+}
+
+func (c *halfHeard) Txn(
+	ctx context.Context, r *pb.TxnRequest, opts ...grpc.CallOption,
+) (*pb.TxnResponse, error) {
+	if c.refusal == nil {
+		return c.simConn.Txn(ctx, r, opts...)
+	}
+	if c.asked++; c.asked > 1 {
+		return nil, c.refusal
+	}
+	if _, err := c.simConn.Txn(ctx, r, opts...); err != nil {
+		return nil, err
+	}
+	<-ctx.Done()
+	return nil, status.FromContextError(ctx.Err()).Err()
+}
+
+// A request that was not answered is made again, and that copy is refused: nobody says that nothing
+// was done, as the first copy was.
+//
+// covers: A2, C4
+func TestRefusalAfterACopy(t *testing.T) {
+	verbs := map[string]func(t *testing.T, b *Backend, c backend.Claim) error{
+		"TryAcquire": func(t *testing.T, b *Backend, c backend.Claim) error {
+			_, err := b.TryAcquire(t.Context(), c)
+			return err
+		},
+		"TryAcquireAll": func(t *testing.T, b *Backend, c backend.Claim) error {
+			_, err := b.TryAcquireAll(t.Context(), []backend.Claim{c})
+			return err
+		},
+		"Renew": func(t *testing.T, b *Backend, c backend.Claim) error {
+			return b.Renew(t.Context(), saving(c, "saved"))
+		},
+		"Release": func(t *testing.T, b *Backend, c backend.Claim) error {
+			return storetest.Release(t.Context(), b, c)
+		},
+	}
+	for name, verb := range verbs {
+		for _, refusal := range []error{
+			rpctypes.ErrGRPCRequestTooManyRequests, rpctypes.ErrGRPCNoSpace,
+			rpctypes.ErrGRPCPermissionDenied,
+		} {
+			t.Run(name+" and "+status.Convert(refusal).Message(), func(t *testing.T) {
+				inPair(t, []Layout{Native}, func(t *testing.T, p pair) {
+					b, kv := p.other, &halfHeard{simConn: p.conn}
+					b.client.KV = clientv3.NewKVFromKVClient(kv, b.client)
+					before, c := claim(key(t)), claim(key(t))
+					acquired(t, b, before) // the leases are there
+					if name == "Renew" || name == "Release" {
+						acquired(t, b, c)
+					}
+					kv.refusal = refusal
+					err := verb(t, b, c)
+					if kv.asked != 2 || backend.AnswerOf(err) != backend.Unknown {
+						t.Errorf("%d requests: %v, want that nobody knows", kv.asked, err)
+					}
+					kv.refusal = nil
+					want(t, "Release", storetest.Release(t.Context(), b, before), nil)
+				})
+			})
+		}
+	}
+}
