@@ -256,7 +256,7 @@ func (a *attempt) confirm(ctx context.Context, q *queue, own *entry) (result, er
 	return r, err
 }
 
-// wait keeps the claim in the queue for its WaiterTTL, and tells it its position as of the read. A
+// wait keeps the claim in the queue for its WaiterTTL, or for that of its heartbeats, and tells it its position as of the read. A
 // keepalive of the lease does that, and a write only if the entry is on another client's lease, or
 // on a shorter one.
 func (a *attempt) wait(ctx context.Context, q *queue, own *entry) (result, error) {
@@ -265,17 +265,18 @@ func (a *attempt) wait(ctx context.Context, q *queue, own *entry) (result, error
 	}
 	b := a.b
 	b.mu.Lock()
-	l := b.leaseOf(a.local, own, a.c.WaiterTTL)
+	ttl := a.local.waiterTTL()
+	l := b.leaseOf(a.local, own, ttl)
 	b.mu.Unlock()
 	if l == nil {
-		r, err := a.write(ctx, a.overwrite(own, a.c.WaiterTTL, true))
+		r, err := a.write(ctx, a.overwrite(own, ttl, true))
 		if err != nil || !r.written || r.queue.at(own.key) == nil || r.queue.at(own.key).granted {
 			return r, err
 		}
 		q, own, l = r.queue, r.queue.at(own.key), r.lease
 	}
 	refusal := q.refusal(own)
-	waits, err := b.stays(ctx, waiter{a.local, own, l}, a.sent, a.c.WaiterTTL)
+	waits, err := b.stays(ctx, waiter{a.local, own, l}, a.sent, ttl)
 	switch {
 	case errors.Is(err, backend.ErrLost):
 		return result{queue: &queue{}}, nil // the entry went with its lease
@@ -332,7 +333,7 @@ func (b *Backend) waiting(lc *localClaim, own entry, asked time.Time) bool {
 		return false
 	}
 	lc.key, lc.entry = own.key, &own // an entry that held was another one
-	lc.asked, lc.until = asked, asked.Add(lc.claim.WaiterTTL)
+	lc.asked, lc.until = asked, asked.Add(lc.waiterTTL())
 	return true
 }
 

@@ -217,7 +217,12 @@ func (b *Backend) verb(ctx context.Context, key string, run func(context.Context
 	bounded, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
-	err := run(bounded)
+	return b.answer(ctx, run(bounded))
+}
+
+// answer makes one of the three answers of what came of a verb whose caller's context is ctx, or
+// of one of its claims.
+func (b *Backend) answer(ctx context.Context, err error) error {
 	switch {
 	case backend.AnswerOf(err) != backend.Unknown:
 		return err

@@ -35,6 +35,8 @@ type localClaim struct {
 
 	asked   time.Time // when the attempt was sent that was last told its position in the queue
 	proving bool      // prove is in progress
+	// the longest WaiterTTL of its heartbeats, which may be longer than its own
+	stays time.Duration
 }
 
 // attempt notes that a claim is being made, and puts off its end to t+ttl. The caller says when it
@@ -67,6 +69,12 @@ func (b *Backend) done(lc *localClaim) {
 
 // holds reports whether the entry was seen to hold, in the reply of a write. The caller has mu.
 func (lc *localClaim) holds() bool { return lc.entry != nil && lc.entry.granted }
+
+// waiterTTL is for how long the claim's place in the queue is to last after each request: so long
+// that its heartbeats find it on a lease that is long enough for them. The caller has mu.
+func (lc *localClaim) waiterTTL() time.Duration {
+	return max(lc.claim.WaiterTTL, lc.stays) // safeguard: etcd-heartbeat-ttl
+}
 
 // extend puts off the end of all belief in the claim. The caller has mu.
 func (lc *localClaim) extend(until time.Time) {

@@ -1,6 +1,7 @@
 package etcdbackend
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -9,6 +10,9 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/storetest"
@@ -180,4 +184,75 @@ func TestHeartbeatOnRevokedLease(t *testing.T) {
 		t.Errorf("Heartbeat = %v, %v", waiting, err)
 	}
 	enqueued(t, b, waiter, 1)
+}
+
+// Heartbeats of a key with many places are less often, and ask for longer than the attempts of the
+// claims do: an attempt after such a heartbeat puts the claim's entry on a lease that the next one
+// can keep.
+//
+// covers: W8, W9
+func TestHeartbeatForLongerThanTheAttempt(t *testing.T) {
+	inPair(t, []Layout{Native, Etcdctl}, func(t *testing.T, p pair) {
+		holder := claim("k")
+		waiter := inLine("k")
+		waiter.WaiterTTL = 3 * time.Second
+		acquired(t, p.other, holder)
+		enqueued(t, p.b, waiter, 1)
+		for range 3 { // two and three times as many places
+			longer := waiter
+			longer.WaiterTTL = 2 * known(p.b, waiter).waiterTTL()
+			_, err := p.b.Heartbeat(t.Context(), []backend.Claim{longer})
+			want(t, "Heartbeat", err, nil)
+			enqueued(t, p.b, waiter, 1)
+			sent := time.Now()
+			answers, err := p.b.Heartbeat(t.Context(), []backend.Claim{longer})
+			want(t, "Heartbeat", err, nil)
+			want(t, "its answer", answers[0], backend.ErrHeld)
+			if until := known(p.b, waiter).until; until.Before(sent.Add(longer.WaiterTTL)) {
+				t.Errorf("kept for %v, and then removed %v after the heartbeat",
+					longer.WaiterTTL, until.Sub(sent))
+			}
+		}
+	})
+}
+
+// silentLeases answer no keepalive.
+type silentLeases struct{ *simConn }
+
+func (c silentLeases) LeaseKeepAlive(
+	ctx context.Context, _ ...grpc.CallOption,
+) (etcdserverpb.Lease_LeaseKeepAliveClient, error) {
+	<-ctx.Done()
+	return nil, status.FromContextError(ctx.Err()).Err()
+}
+
+// The answer to a waiter whose lease is not kept alive in time is that of a verb: it says neither
+// that the caller's time is over, when it is the backend's, nor that the caller has cancelled it,
+// when the backend is closed.
+//
+// covers: W9
+func TestHeartbeatWithoutAKeepalive(t *testing.T) {
+	for _, closes := range []bool{false, true} {
+		inPair(t, []Layout{Native}, func(t *testing.T, p pair) {
+			waiter := inLine("k")
+			waiter.WaiterTTL = slackFrom - time.Second
+			acquired(t, p.b, claim("k"))
+			enqueued(t, p.other, waiter, 1)
+			p.other.client.Lease = clientv3.NewLeaseFromLeaseClient(silentLeases{p.conn},
+				p.other.client, time.Second)
+			time.Sleep(time.Second)
+			if closes {
+				time.AfterFunc(time.Second, func() { _ = p.other.Close() })
+			}
+			answers, err := p.other.Heartbeat(t.Context(), []backend.Claim{waiter})
+			want(t, "Heartbeat", err, nil)
+			switch answer := answers[0]; {
+			case closes:
+				want(t, "its answer when the backend closes", answer, backend.ErrClosed)
+			case backend.AnswerOf(answer) != backend.Unknown,
+				errors.Is(answer, context.DeadlineExceeded), errors.Is(answer, context.Canceled):
+				t.Errorf("its answer is %v, want that nobody knows", answer)
+			}
+		})
+	}
 }

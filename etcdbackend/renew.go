@@ -155,6 +155,10 @@ func (b *Backend) Heartbeat(ctx context.Context,
 		answers, err = b.heartbeat(ctx, claims, time.Now())
 		return err
 	})
+	for i := range answers {
+		// safeguard: etcd-heartbeat-answer
+		answers[i] = b.answer(ctx, answers[i])
+	}
 	return answers, err
 }
 
@@ -212,6 +216,7 @@ func (b *Backend) keepWaiting(read readQueue, c backend.Claim, sent time.Time) (
 	if lc == nil || lc.ended || own == nil || own.granted || q.holder(c) != nil {
 		return waiter{}, backend.ErrLost
 	}
+	lc.stays = max(lc.stays, c.WaiterTTL)
 	l := b.leaseOf(lc, own, c.WaiterTTL)
 	if l == nil || q.unsettled() && q.firstAlive(own) { // safeguard: etcd-heartbeat-orphan
 		return waiter{}, backend.ErrLost
