@@ -357,6 +357,19 @@ func TestObserve(t *testing.T) {
 	if len(w.queue.entries) != 1 {
 		t.Error("an older queue takes the place of a newer")
 	}
+	orphan := func(name string, created int64) *entry {
+		e := at(p.shadow(p.queue+name), created)
+		e.shadowed = p.queue + name
+		return e
+	}
+	gone, goes, waits := orphan("x/1", 6), orphan("x/2", 8), at("d", 9)
+	gone.granted = true
+	observe(read(20, gone, goes, waits))
+	b.deleted(w, gone.key, 21) // one write removes both
+	b.deleted(w, goes.key, 21)
+	if len(w.queue.entries) != 1 || !waits.granted {
+		t.Errorf("of two orphans that end together one stays: %+v", w.queue.entries)
+	}
 	b.confirmed(w, 5000)
 	if w.queue != nil {
 		t.Error("a watch that was made anew keeps what it may have missed something of")

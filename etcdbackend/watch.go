@@ -175,8 +175,9 @@ func (b *Backend) confirmed(w *watcher, revision int64) {
 func (b *Backend) deleted(w *watcher, key string, revision int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if strings.HasPrefix(key, w.paths.shadows()) && revision <= w.since {
-		return // it went with its entry
+	if strings.HasPrefix(key, w.paths.shadows()) && revision <= w.since &&
+		(w.queue == nil || w.queue.at(key) == nil) { // safeguard: etcd-orphans-together
+		return // it went with its entry; several orphans may go together
 	}
 	b.hub.Wake(w.paths.queue, backend.Wake{})
 	w.since = max(w.since, revision)
