@@ -3,8 +3,10 @@ package etcdbackend
 import (
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -96,4 +98,102 @@ func TestObserveFindsADeafWatch(t *testing.T) {
 			return // also the end was seen
 		}
 	}
+}
+
+// forgetfulWatcher's first watch leaves out the first deletion.
+type forgetfulWatcher struct {
+	clientv3.Watcher
+	forgot atomic.Bool
+}
+
+func (w *forgetfulWatcher) Watch(ctx context.Context, key string,
+	opts ...clientv3.OpOption,
+) clientv3.WatchChan {
+	told, from := make(chan clientv3.WatchResponse), w.Watcher.Watch(ctx, key, opts...)
+	go func() {
+		defer close(told)
+		for reply := range from {
+			reply.Events = slices.DeleteFunc(slices.Clone(reply.Events),
+				func(e *clientv3.Event) bool {
+					return e.Type == clientv3.EventTypeDelete && w.forgot.CompareAndSwap(false, true)
+				})
+			select {
+			case told <- reply:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return told
+}
+
+// An event that is lost is found out, also where others follow all the time.
+func TestObserveFindsALostEventOfABusyKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimEtcd(1, simFaults{})
+		defer s.close()
+		c, _ := s.client(0)
+		defer func() { _ = c.Close() }()
+		forgetful := &forgetfulWatcher{Watcher: c.Watcher}
+		c.Watcher = forgetful
+		b := on(t, c, Config{Layout: Etcdctl}) // without shadows in the watch
+		defer func() { _ = b.Close() }()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*backend.SlowLook)
+		defer cancel()
+		first := claim("k")
+		acquired(t, b, first)
+		var busy sync.WaitGroup
+		defer busy.Wait()
+		defer cancel()
+		told := 0
+		for state, err := range b.Observe(ctx, "k") {
+			if told++; told == 1 {
+				busy.Go(func() {
+					next := first
+					for ctx.Err() == nil {
+						want(t, "Release", storetest.Release(t.Context(), b, next), nil)
+						next = claim("k")
+						acquired(t, b, next)
+						time.Sleep(time.Second)
+					}
+				})
+				continue
+			}
+			if err != nil {
+				t.Fatalf("%v: the hold whose end was left out is held for ever", err)
+			}
+			if forgetful.forgot.Load() && (len(state.Holders) == 0 ||
+				state.Holders[0].Owner != first.Owner) {
+				return
+			}
+		}
+	})
+}
+
+// In the layout etcdctl a hold that was released is over at once for who observes, also after a
+// change of leader.
+//
+// covers: X20
+func TestObserveSeesNoGhost(t *testing.T) {
+	inPair(t, []Layout{Native, Etcdctl}, func(t *testing.T, p pair) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		hold := claim("k")
+		acquired(t, p.b, hold)
+		var since time.Time
+		for state, err := range p.other.Observe(ctx, "k") {
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case since.IsZero():
+				p.etcd.elect(p.etcd.dice("election"))
+				since = time.Now()
+				want(t, "Release", storetest.Release(t.Context(), p.b, hold), nil)
+			case len(state.Holders) == 0:
+				if took := time.Since(since); took >= backend.SlowLook {
+					t.Errorf("a hold that was released was seen for %v", took)
+				}
+				return
+			}
+		}
+	})
 }
