@@ -45,8 +45,8 @@
 // A hold is a key on such a lease, and a second one, its shadow, on a lease that is never kept
 // alive. A leader that was paused may end leases early when it goes on (#15247). The hold's shadow
 // keeps others out then until nobody can believe in the hold any more; but not etcd's own recipe in
-// the layout etcdctl. A crashed holder leaves its shadow for 20 minutes at most, if nobody locks
-// the key.
+// the layout etcdctl. A crashed holder leaves its shadow for 20 minutes at most, or four times its
+// TTL if that is longer, if nobody locks the key.
 //
 // # In a quorum
 //
