@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -128,32 +127,26 @@ func (w *forgetfulWatcher) Watch(ctx context.Context, key string,
 
 // An event that is lost is found out, also where others follow all the time.
 func TestObserveFindsALostEventOfABusyKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSimEtcd(1, simFaults{})
-		defer s.close()
-		c, _ := s.client(0)
-		defer func() { _ = c.Close() }()
-		forgetful := &forgetfulWatcher{Watcher: c.Watcher}
-		c.Watcher = forgetful
-		b := on(t, c, Config{Layout: Etcdctl}) // without shadows in the watch
-		defer func() { _ = b.Close() }()
+	inPair(t, []Layout{Etcdctl}, func(t *testing.T, p pair) { // without shadows in the watch
+		forgetful := &forgetfulWatcher{Watcher: p.b.client.Watcher}
+		p.b.client.Watcher = forgetful
 		ctx, cancel := context.WithTimeout(t.Context(), 10*backend.SlowLook)
 		defer cancel()
 		first := claim("k")
-		acquired(t, b, first)
+		acquired(t, p.other, first)
 		var busy sync.WaitGroup
 		defer busy.Wait()
 		defer cancel()
 		told := 0
-		for state, err := range b.Observe(ctx, "k") {
+		for state, err := range p.b.Observe(ctx, "k") {
 			if told++; told == 1 {
 				busy.Go(func() {
-					next := first
-					for ctx.Err() == nil {
-						want(t, "Release", storetest.Release(t.Context(), b, next), nil)
-						next = claim("k")
-						acquired(t, b, next)
+					want(t, "Release", storetest.Release(t.Context(), p.other, first), nil)
+					for ctx.Err() == nil { // under another key of etcd
+						next := claim("k")
+						acquired(t, p.b, next)
 						time.Sleep(time.Second)
+						want(t, "Release", storetest.Release(t.Context(), p.b, next), nil)
 					}
 				})
 				continue
@@ -161,8 +154,7 @@ func TestObserveFindsALostEventOfABusyKey(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: the hold whose end was left out is held for ever", err)
 			}
-			if forgetful.forgot.Load() && (len(state.Holders) == 0 ||
-				state.Holders[0].Owner != first.Owner) {
+			if len(state.Holders) == 0 || state.Holders[0].Owner != first.Owner {
 				return
 			}
 		}

@@ -1151,6 +1151,36 @@ var net = []mutant{
 		Find: condition, Put: never, Test: "./etcdbackend SuspendedTimeIsPartOfALease|LeaseLasts",
 	},
 	{
+		Name: "etcd: a copy that is refused is the answer of one that was not answered",
+		At:   "etcd-refused-copy", Find: condition, Put: never,
+		Test: "./etcdbackend RefusalAfterACopy",
+	},
+	{
+		Name: "etcd: a heartbeat is answered by an error of the backend's own context",
+		At:   "etcd-heartbeat-answer", Find: statement, Put: skipped,
+		Test: "./etcdbackend HeartbeatWithoutAKeepalive",
+	},
+	{
+		Name: "etcd: an attempt asks for less than the claim's heartbeats need",
+		At:   "etcd-heartbeat-ttl", Find: `max\((__), __\)`, Put: "$1",
+		Test: "./etcdbackend HeartbeatForLongerThanTheAttempt",
+	},
+	{
+		Name: "etcd: of orphans that end together all but the first stay",
+		At:   "etcd-orphans-together", Find: `\((.*) \|\| .*\) \{`, Put: "($1 || true) {",
+		Test: "./etcdbackend TestObserve$",
+	},
+	{
+		Name: "etcd: a shadow that is not watched outlives its entry for who observes",
+		At:   "etcd-ghost", Find: `return (__ == \w+) \|\| .*`, Put: "return $1",
+		Test: "./etcdbackend ObserveSeesNoGhost",
+	},
+	{
+		Name: "etcd: an event that was lost of a busy key is not found out", At: "etcd-lost-events",
+		Find: ` \|\| (\w+\(.*\)\)) \{`, Put: " || false && $1 {",
+		Test: "./etcdbackend ObserveFindsALostEvent",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
