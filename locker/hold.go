@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -32,7 +33,8 @@ func (c *core) newHold(ctx context.Context, l *lease, info Hold, report func(Hol
 	lost := l.cause
 	if lost == nil && o.maxHold > 0 {
 		now := c.now()
-		h.maxAt = now + instant(o.maxHold)
+		// One that is longer than there are instants lasts to the last. safeguard: max-hold-fits
+		h.maxAt = now + min(instant(o.maxHold), math.MaxInt64-now)
 		l.timer.Reset(l.next(now))
 	}
 	l.mu.Unlock()

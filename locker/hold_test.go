@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/internal/history"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/locker"
 )
@@ -235,6 +238,47 @@ func TestMaxHoldEndsRenewal(t *testing.T) {
 			wantHeld(t, b, "k", false)
 			wantErr(t, g.Unlock(), locker.ErrMaxHold)
 		})
+}
+
+// A MaxHold that is longer than any time there will be, such as of who writes the greatest number
+// for no limit, is none: the lease is renewed, and a loss is told at the deadline.
+//
+// covers: B1, B10, B14
+func TestMaxHoldBeyondAllTime(t *testing.T) {
+	for name, of := range map[string]struct {
+		max  time.Duration
+		opts []locker.Option
+	}{
+		"the client's":            {math.MaxInt64, nil},
+		"the call's":              {0, []locker.Option{locker.MaxHold(math.MaxInt64)}},
+		"it ends just beyond it":  {math.MaxInt64 - time.Hour + 1, nil},
+		"it ends just before it":  {math.MaxInt64 - time.Hour - time.Minute, nil},
+		"half as long as all":     {math.MaxInt64 / 2, nil},
+		"the call's, with others": {time.Second, []locker.Option{locker.MaxHold(math.MaxInt64)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, renew, _ := switchable()
+			cfg := locker.Config{
+				TTL: 10 * time.Second, MaxHold: of.max, Logger: slog.New(slog.DiscardHandler),
+			}
+			bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+				time.Sleep(time.Hour) // how old the client is counts as well
+				g := mustLock(t, l, "k", of.opts...)
+				work := g.Context()
+				time.Sleep(time.Minute)
+				if n := b.renews.Load(); n < 10 || work.Err() != nil {
+					t.Errorf("%d renewals in a minute at a TTL of 10s, and the hold has ended: %v",
+						n, context.Cause(work))
+				}
+				renew(silent)
+				time.Sleep(10 * time.Second)
+				if !errors.Is(context.Cause(work), locker.ErrLost) {
+					t.Errorf("%sa loss was not told: the store was silent for a TTL", history.Broken)
+				}
+				wantErr(t, g.Unlock(), locker.ErrLost)
+			})
+		})
+	}
 }
 
 func TestUnlockAfterMaxHoldReleases(t *testing.T) {

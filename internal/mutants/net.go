@@ -1181,6 +1181,10 @@ var net = []mutant{
 		Test: "./etcdbackend ObserveFindsALostEvent",
 	},
 	{
+		Name: "a MaxHold beyond all time ends nothing, and renews nothing", At: "max-hold-fits",
+		Find: `min\((\w+\(.*\)), (.*)\)$`, Put: "$1+0*($2)", Test: "./locker MaxHoldBeyond",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
