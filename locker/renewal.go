@@ -46,16 +46,18 @@ func (w *wait) leaseOf(g backend.Grant, until, now instant) *lease {
 	if c.caps.Loss {
 		l.watchAt = now + instant(min(watchAfter, l.claim.TTL/6))
 	}
+	// With mu, before the timer can look: a grant with a short rest, or a machine that was paused
+	// here, may have the timer fire at once, and tick resets the timer that is set here. And before
+	// anybody finds the lease, as Close stops the timer of what it finds.
+	l.mu.Lock() // safeguard: timer-before-found
+	l.timer = time.AfterFunc(l.next(now), l.tick)
+	l.mu.Unlock()
+	// A loss that comes first takes it out in vain; newHold, which finds the loss, does so again.
 	if l.cohort == nil {
 		c.mu.Lock()
 		c.alone[l] = struct{}{}
 		c.mu.Unlock()
 	}
-	// Before the timer can look: a grant with a short rest, or a machine that was paused here, may
-	// have the timer fire at once, and tick resets the timer that is set here.
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.timer = time.AfterFunc(l.next(now), l.tick)
 	return l
 }
 

@@ -267,3 +267,47 @@ func TestRenewalBesideAHandOver(t *testing.T) {
 		_ = l.Shutdown(context.Background())
 	})
 }
+
+// A Close that has run out of time stops the timers of the leases that it finds, also of one that
+// was granted at that moment: so none is to be found before it has a timer.
+//
+// covers: G1, G2
+func TestLeaseHasATimerBeforeItIsFound(t *testing.T) {
+	b := membackend.New()
+	defer b.Close()
+	l, err := New(b, Bare, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := &lease{}
+	w := &wait{core: l.core, prealloc: made}
+	l.core.claim(t.Context(), opTry, "k", &l.core.defaults, &w.claim)
+	l.core.mu.Lock() // where it is to be found
+	granted := make(chan error, 1)
+	go func() {
+		_, err := w.attempt(t.Context(), b)
+		granted <- err
+	}()
+	late := time.After(10 * time.Second) // it needs microseconds
+	for timed := false; !timed; runtime.Gosched() {
+		select {
+		case <-late:
+			t.Error("it has no timer, and waits for the mutex to be found")
+			timed = true
+		default:
+			made.mu.Lock()
+			timed = made.timer != nil
+			made.mu.Unlock()
+		}
+	}
+	l.core.mu.Unlock()
+	if err := <-granted; err != nil {
+		t.Error(err)
+	}
+	if n := len(l.core.allLeases()); n != 1 {
+		t.Errorf("%d leases are found, want the one that was granted", n)
+	}
+	if err := errors.Join(made.release(t.Context(), nil, nil), l.Close()); err != nil {
+		t.Error(err)
+	}
+}

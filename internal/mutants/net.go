@@ -1185,6 +1185,10 @@ var net = []mutant{
 		Find: `min\((\w+\(.*\)), (.*)\)$`, Put: "$1+0*($2)", Test: "./locker MaxHoldBeyond",
 	},
 	{
+		Name: "Close finds a lease that has no timer yet", At: "timer-before-found",
+		Find: `((?:.*\n){2}.*)\n((?:.*\n){5}.*)$`, Put: "$2\n$1", Test: "./locker HasATimer",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
