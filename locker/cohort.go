@@ -586,7 +586,7 @@ func (co *cohort) removed(ctx context.Context, l *lease) {
 func (co *cohort) passOrRelease(ctx context.Context, l *lease) {
 	c := co.core
 	if !co.pass(l, c.now()) {
-		_ = l.release(ctx, nil, nil)
+		l.releaseBehind(ctx)
 	}
 }
 

@@ -346,3 +346,36 @@ func TestDetachAfterAHandOver(t *testing.T) {
 		})
 	}
 }
+
+// An Adopt whose ctx ends comes back then, though the store is silent, and what it was granted is
+// released behind it.
+//
+// covers: E2, W7
+func TestAdoptComesBackWithItsCaller(t *testing.T) {
+	b, _, release := switchable()
+	bubble(t, b, locker.Config{TTL: time.Minute},
+		func(t *testing.T, l *locker.Client[struct{}]) {
+			ticket := detached(t, detachable(t, l))
+			release(func(ctx context.Context, _ backend.Claim) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			began := time.Now()
+			g, err := l.Adopt(ctx, ticket)
+			wantErr(t, err, locker.ErrNotAcquired, context.DeadlineExceeded)
+			if took := time.Since(began); g != nil || took > time.Second+100*time.Millisecond {
+				t.Errorf("Adopt = %v after %v, want nothing after 1.1s at most", g, took)
+			}
+			release(nil)
+			time.Sleep(10 * time.Second)
+			if g, err = l.Adopt(t.Context(), ticket); err != nil {
+				t.Fatalf("Adopt again = %v", err)
+			}
+			if err := g.Unlock(); err != nil {
+				t.Errorf("Unlock = %v", err)
+			}
+			wantHeld(t, b, "k", false)
+		})
+}

@@ -547,3 +547,49 @@ func TestCloseOutOfTimeSendsNothingMore(t *testing.T) {
 		_ = store.Close()
 	})
 }
+
+// leisurely is a store that takes a while to release.
+type leisurely struct{ backend.Backend }
+
+func (b leisurely) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
+	waiting.Pause(ctx, 3*time.Second)
+	return b.Backend.Release(ctx, c)
+}
+
+// A turn comes when its waiter's context has ended. The waiter comes back, and the lease is
+// released behind it.
+//
+// covers: E2, W7
+func TestTurnThatComesTooLateIsReleasedBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := membackend.New()
+		l, err := New(leisurely{store}, Bare, Config{Wait: waiting.Config{Passes: -1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := l.Lock(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		co, _ := g.h.lease.cohort.(*cohort)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		co.mu.Lock()
+		me := co.enqueue(ctx, &call{}, false)
+		co.give(me, g.h.lease)
+		co.mu.Unlock()
+		began := time.Now()
+		if lease, err := co.await(ctx, me, Hold{}); lease != nil || err == nil {
+			t.Errorf("a lease %v, and %v", lease != nil, err)
+		}
+		if took := time.Since(began); took > withdrawGrace {
+			t.Errorf("it came back %v after its end", took)
+		}
+		time.Sleep(time.Minute)
+		state, err := store.Inspect(t.Context(), "k")
+		if err != nil || len(state.Holders) > 0 {
+			t.Errorf("left: %+v, %v", state.Holders, err)
+		}
+		_, _, _ = g.Unlock(), l.Close(), store.Close()
+	})
+}

@@ -38,17 +38,23 @@ func Lead[T any](ctx context.Context, l Locker[T], key string,
 	for {
 		called := false
 		var failed []error
+		var told error // what fn returned
 		err := Do(ctx, l, key, func(ctx context.Context, v T) error {
 			called = true
-			err := fn(ctx, v)
-			failed = unless(ctx, err)
-			return err
+			told = fn(ctx, v)
+			failed = unless(ctx, told)
+			return nil
 		}, opts...)
+		// By Unlock alone: what fn returns may tell of another lock's end. safeguard: lead-own-loss
+		over := errors.Is(err, ErrLost) || errors.Is(err, ErrMaxHold)
+		if told != nil {
+			err = withBefore(told, unless(ctx, err))
+		}
 		switch {
 		case ctx.Err() != nil:
 			why := slices.Concat([]error{ended(ctx)}, unless(ctx, err), before)
 			return &Error{"lead", key, &causes{why}}
-		case called && !errors.Is(err, ErrLost) && !errors.Is(err, ErrMaxHold):
+		case called && !over:
 			return withBefore(err, before)
 		case called:
 			retry.Reset()

@@ -161,3 +161,24 @@ func TestOneLeaderAtATime(t *testing.T) {
 		}
 	})
 }
+
+// What fn returns may wrap the loss of another lock, which it has lost under this one. That is fn's
+// error, and no loss of the term: Lead ends with it.
+func TestLeadEndsWithTheLossOfAnotherLock(t *testing.T) {
+	for _, of := range []error{locker.ErrLost, locker.ErrMaxHold} {
+		bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			mine, terms := &locker.Error{Op: "unlock", Key: "nested", Err: of}, 0
+			err := locker.Lead(ctx, l, "leader", func(context.Context, struct{}) error {
+				if terms++; terms > 1 {
+					cancel() // else it campaigns for ever
+				}
+				return mine
+			})
+			if !errors.Is(err, error(mine)) || errors.Is(err, context.Canceled) || terms != 1 {
+				t.Errorf("after %d terms Lead = %v, want what fn returned in the first", terms, err)
+			}
+		})
+	}
+}

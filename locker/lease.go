@@ -478,6 +478,16 @@ func (l *lease) release(ctx context.Context, claim *backend.Claim, store backend
 	return err
 }
 
+// releaseBehind releases a lease that its caller cannot use, and goes on behind the caller if that
+// takes long: the caller's time may be over, which bounds no release.
+func (l *lease) releaseBehind(ctx context.Context) {
+	l.core.add()
+	behind(func() { // safeguard: unusable-behind
+		defer l.core.done()
+		_ = l.release(ctx, nil, nil)
+	})
+}
+
 // observeLease reports to the EventObserver what becomes of a lease. Once it was passed on, it is
 // another's to look at.
 func (c *core) observeLease(ctx context.Context, kind string, l *lease) {

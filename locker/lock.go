@@ -185,7 +185,7 @@ func (c *core) adopt(ctx context.Context, l *lease, hold string) error {
 	if err == nil { // safeguard: ticket
 		return nil
 	}
-	_ = l.release(ctx, nil, nil)
+	l.releaseBehind(ctx)
 	if errors.Is(err, backend.ErrLost) {
 		err = fmt.Errorf("the ticket was used before, or its lease has ended: %w", err)
 		return lostBecause(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/waiting"
 )
 
 // A holder's subscription to its loss is made again when it ends, or cannot be made, and the store
@@ -85,6 +86,63 @@ func TestSubscriptionOfAHolderThatEnds(t *testing.T) {
 				}
 				if n := b.watches.Load(); n > of.most {
 					t.Errorf("subscribed %d times, want %d at most", n, of.most)
+				}
+			})
+		})
+	}
+}
+
+// A waiter without a subscription asks so often that its place in the queue does not lapse, however
+// seldom it may poll: it is the first as long as it waits, and gets the lock before who came later.
+//
+// covers: W2, W6, W10
+func TestPlaceLastsWithoutASubscription(t *testing.T) {
+	for name, watch := range map[string]func() (<-chan backend.Wake, error){
+		"refused": func() (<-chan backend.Wake, error) { return nil, backend.ErrUnavailable },
+		"closed": func() (<-chan backend.Wake, error) {
+			closed := make(chan backend.Wake)
+			close(closed)
+			return closed, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := hook()
+			b.watch = func(context.Context, backend.Claim) (<-chan backend.Wake, error) {
+				return watch()
+			}
+			lapsed := 0
+			b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+				g, err := b.Backend.TryAcquire(ctx, c)
+				var held *backend.HeldError
+				if errors.As(err, &held) && held.Position > 1 {
+					lapsed++
+				}
+				return g, err
+			}
+			cfg := locker.Config{
+				TTL: time.Minute,
+				Wait: waiting.Config{
+					Fallback: 100 * time.Millisecond, Initial: time.Minute, Max: time.Minute,
+				},
+			}
+			bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+				end := holder(t, b)
+				first := inBackground(t.Context(), l)
+				cfg := locker.Config{TTL: time.Minute}
+				other := start(t, b.Backend, cfg)
+				second := inBackground(t.Context(), other)
+				time.Sleep(10 * time.Minute)
+				end()
+				for _, waited := range []<-chan error{first, second} {
+					if err := <-waited; err != nil {
+						t.Error(err)
+					}
+				}
+				if lapsed > 0 {
+					t.Errorf("it lost its place, and was behind who came later, %d times", lapsed)
+				}
+				if err := other.Close(); err != nil {
+					t.Error(err)
 				}
 			})
 		})

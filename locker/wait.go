@@ -440,6 +440,10 @@ func (w *wait) pause(err error) time.Duration {
 			w.poll = waiting.NewBackoff(w.core.cfg.Wait.Initial, w.core.cfg.Wait.Max)
 		}
 		pause = w.poll.Next()
+		// So that the place in the queue, which the claim keeps by asking, does not lapse.
+		if w.claim.Queue { // safeguard: polled-place
+			pause = min(pause, w.claim.WaiterTTL/3)
+		}
 	}
 	if held.RetryAfter > 0 {
 		pause = min(pause, held.RetryAfter+waiting.Jitter(2*time.Millisecond))
