@@ -1189,6 +1189,20 @@ var net = []mutant{
 		Find: `((?:.*\n){2}.*)\n((?:.*\n){5}.*)$`, Put: "$2\n$1", Test: "./locker HasATimer",
 	},
 	{
+		Name: "a release of what nobody can use keeps its caller", At: "unusable-behind",
+		Find: `\w+\(func\(\) \{(?: //.*)?((?:\n.*){2})\n\t\}\)`, Put: "func() {$1\n\t}()",
+		Test: "./locker AdoptComesBack|TurnThatComesTooLate",
+	},
+	{
+		Name: "Lead takes another lock's loss for its own", At: "lead-own-loss",
+		Find: `errors\.Is\((\w+), (\w+)\)( \|\| .*)\n(\s+if (\w+) != nil \{)`,
+		Put:  "errors.Is(errors.Join($1, $5), $2)$3\n$4", Test: "./locker LossOfAnotherLock",
+	},
+	{
+		Name: "a place that nobody signals lapses between two attempts", At: "polled-place",
+		Find: condition, Put: never, Test: "./locker PlaceLastsWithout",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
