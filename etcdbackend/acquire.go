@@ -256,9 +256,9 @@ func (a *attempt) confirm(ctx context.Context, q *queue, own *entry) (result, er
 	return r, err
 }
 
-// wait keeps the claim in the queue for its WaiterTTL, or for that of its heartbeats, and tells it its position as of the read. A
-// keepalive of the lease does that, and a write only if the entry is on another client's lease, or
-// on a shorter one.
+// wait keeps the claim in the queue for its WaiterTTL, or for that of its heartbeats, and tells it
+// its position as of the read. A keepalive of the lease does that, and a write only if the entry is
+// on another client's lease, or on a shorter one.
 func (a *attempt) wait(ctx context.Context, q *queue, own *entry) (result, error) {
 	if !a.c.Queue {
 		return result{}, q.refusal(own)

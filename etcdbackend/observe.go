@@ -157,7 +157,7 @@ func (q *queue) apply(p paths, e *clientv3.Event) error {
 		if !p.etcdctl && key == p.counter() {
 			q.counter = counter{}
 		}
-		// In Etcdctl shadows are not watched. One goes with its entry, or is found by the next look.
+		// In Etcdctl shadows are not watched: one goes with its entry, or the next look finds it.
 		gone := func(o *entry) bool {
 			return o.key == key || p.etcdctl && o.shadowed == key // safeguard: etcd-ghost
 		}

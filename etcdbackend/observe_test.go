@@ -114,7 +114,8 @@ func (w *forgetfulWatcher) Watch(ctx context.Context, key string,
 		for reply := range from {
 			reply.Events = slices.DeleteFunc(slices.Clone(reply.Events),
 				func(e *clientv3.Event) bool {
-					return e.Type == clientv3.EventTypeDelete && w.forgot.CompareAndSwap(false, true)
+					return e.Type == clientv3.EventTypeDelete &&
+						w.forgot.CompareAndSwap(false, true)
 				})
 			select {
 			case told <- reply:

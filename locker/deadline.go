@@ -26,8 +26,8 @@ func (c *core) now() instant { return c.instant(time.Now()) }
 // instant returns the instant of t, which is now. A suspend that is found once counts from then on,
 // for whatever is compared with a later instant.
 func (c *core) instant(t time.Time) instant {
-	slept := c.suspended(t)
-	if before := c.slept.Load(); slept-time.Duration(before) > suspend.Napless { // safeguard: suspend
+	slept, before := c.suspended(t), c.slept.Load()
+	if slept-time.Duration(before) > suspend.Napless { // safeguard: suspend
 		c.slept.CompareAndSwap(before, int64(slept)) // else another has found at least as much
 	} else {
 		slept = time.Duration(before)

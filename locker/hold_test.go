@@ -273,7 +273,8 @@ func TestMaxHoldBeyondAllTime(t *testing.T) {
 				renew(silent)
 				time.Sleep(10 * time.Second)
 				if !errors.Is(context.Cause(work), locker.ErrLost) {
-					t.Errorf("%sa loss was not told: the store was silent for a TTL", history.Broken)
+					t.Errorf("%sa loss was not told: the store was silent for a TTL",
+						history.Broken)
 				}
 				wantErr(t, g.Unlock(), locker.ErrLost)
 			})

@@ -528,7 +528,7 @@ func TestTwoThatLookForAProcessThatEnded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer looking.Close()
+		t.Cleanup(func() { _ = looking.Close() })
 		err = syscall.Flock(int(looking.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
 		if err != nil {
 			t.Fatal(err)

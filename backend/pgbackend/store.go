@@ -138,7 +138,8 @@ func (s *store) Read(ctx context.Context, key string) ([]byte, time.Time, error)
 
 func (s *store) read(ctx context.Context, query, key string) (r row, err error) {
 	sent, version := time.Now(), new(string)
-	if err = s.ask(ctx, query, []any{[]byte(key)}, &r.value, &version, &r.time); err != nil {
+	err = s.ask(ctx, query, []any{[]byte(key)}, &r.value, &version, &r.time)
+	if err != nil {
 		return row{}, err
 	}
 	s.answered(key, sent, version, &r)

@@ -90,15 +90,16 @@ const firstKept = 10
 func startWith(
 	keep []*os.File, path string, argv []string, attr *os.ProcAttr,
 ) (*os.Process, error) {
-	for _, f := range keep {
-		// safeguard: run-inherits
-		kept, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD, firstKept)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = unix.Close(kept) }()
+	if len(keep) == 0 {
+		return os.StartProcess(path, argv, attr)
 	}
-	return os.StartProcess(path, argv, attr)
+	// safeguard: run-inherits
+	kept, err := unix.FcntlInt(keep[0].Fd(), unix.F_DUPFD, firstKept)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(kept) }()
+	return startWith(keep[1:], path, argv, attr)
 }
 
 // await tells when the command stops and ends. It is over when the command is.

@@ -85,12 +85,18 @@ func TestCloseInALoopOverList(t *testing.T) {
 		}
 
 		s, _ = listed(t, []string{"a", "b"}, []string{"c"})
-		for range s.List(t.Context(), "") {
+		for _, err := range s.List(t.Context(), "") {
+			if err != nil {
+				t.Error(err)
+			}
 			break
 		}
 		func() {
 			defer func() { _ = recover() }()
-			for range s.List(t.Context(), "") {
+			for _, err := range s.List(t.Context(), "") {
+				if err != nil {
+					t.Error(err)
+				}
 				panic("in a caller's loop")
 			}
 		}()
