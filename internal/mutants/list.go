@@ -1056,8 +1056,8 @@ var others = []mutant{
 	},
 	{
 		Name: "run: the lock's file takes the place of one that a command inherits",
-		At:   "run-inherits", Find: `F_DUPFD, .*\)`, Put: "F_DUPFD, 3); _ = unix.Dup3(kept, 3, 0)",
-		Test: "./cmd/holdfast CommandInheritsTheShells",
+		At:   "run-inherits", Find: `(\w+)(, .*F_DUPFD, ).*\)`,
+		Put: "$1${2}3); _ = unix.Dup3($1, 3, 0)", Test: "./cmd/holdfast CommandInheritsTheShells",
 	},
 	{
 		Name: "run: the store takes a run for gone whose command goes on", At: "run-inherits",
