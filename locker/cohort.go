@@ -163,7 +163,7 @@ func (co *cohort) join(ctx context.Context, o *call) (*waiter, error) {
 		}
 	}
 	// With a lease the turn may come within a microsecond, which a look at the stack would double.
-	if co.lease == nil {
+	if co.lease == nil && o.site == (site{}) {
 		runtime.Callers(siteSkip+2, o.site[:])
 	}
 	return co.enqueue(ctx, o, false), nil
@@ -179,7 +179,9 @@ func (co *cohort) join(ctx context.Context, o *call) (*waiter, error) {
 // claim with its place in the queue; it fails alone, and withdraws the claim. From startAcquirer on
 // the wait is the acquirer's, and nothing of it may be read here.
 func (c *core) lockFirst(ctx context.Context, f *first, info Hold, o *call) (*lease, error) {
-	runtime.Callers(siteSkip+2, o.site[:])
+	if o.site == (site{}) { // safeguard: site-of-all
+		runtime.Callers(siteSkip+2, o.site[:])
+	}
 	co, w := &f.cohort, &f.wait
 	w.core, w.info, w.cohort, w.prealloc = c, info, co, &f.lease
 	w.noWakes = co.id.mode == waiting.Poll

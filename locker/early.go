@@ -67,6 +67,7 @@ func (c *Client[T]) lockEarly(ctx context.Context, keys []string, opts []Option,
 		return nil // Lock tells
 	}
 	o.try = true
+	runtime.Callers(earlySkip, o.site[:]) // here, as each is asked for in a goroutine of its own
 	all := make([]early[T], len(keys))
 	for i := range all {
 		all[i].next = &turn{Context: ctx}
@@ -94,11 +95,6 @@ func (c *Client[T]) lockEarly(ctx context.Context, keys []string, opts []Option,
 		}
 	}
 	c.unlockEarly(all[got:]) // safeguard: all-given-back
-	var at site
-	runtime.Callers(earlySkip, at[:])
-	for _, e := range all[:got] {
-		e.guard.h.setSite(at)
-	}
 	return all
 }
 

@@ -67,13 +67,6 @@ func (h *hold) atEnd(f endHook) error {
 	return h.cause
 }
 
-// setSite says where it was locked, if that was not where the store was asked.
-func (h *hold) setSite(at site) {
-	h.lease.mu.Lock()
-	defer h.lease.mu.Unlock()
-	h.site = at
-}
-
 // hooked reports whether something is to be done at its end.
 func (h *hold) hooked() bool {
 	h.lease.mu.Lock()

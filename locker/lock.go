@@ -134,11 +134,13 @@ func (c *core) whatEnded(limited context.Context, err error) error {
 // attempt to the lease or the withdrawal, also if its ctx ends: nothing of it is left when the call
 // returns, or its release is pending.
 func (c *core) lockAlone(ctx context.Context, op, key string, info Hold, o *call) (*lease, error) {
-	skip := siteSkip + 1
-	if o.load {
-		skip-- // Store.Update has no Client in between
+	if o.site == (site{}) {
+		skip := siteSkip + 1
+		if o.load {
+			skip-- // Store.Update has no Client in between
+		}
+		runtime.Callers(skip, o.site[:])
 	}
-	runtime.Callers(skip, o.site[:])
 	w := &wait{core: c, info: info, noWakes: o.wait == waiting.Poll, failBy: o.failBy}
 	c.claim(ctx, op, key, o, &w.claim)
 	w.claim.Load, w.claim.NotBefore = o.load, o.every

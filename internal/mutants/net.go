@@ -1194,6 +1194,10 @@ var net = []mutant{
 		Test: "./locker AdoptComesBack|TurnThatComesTooLate",
 	},
 	{
+		Name: "All names a goroutine of its own as the place of a lock", At: "site-of-all",
+		Find: condition, Put: always, Test: "./locker LogNamesTheCaller",
+	},
+	{
 		Name: "Lead takes another lock's loss for its own", At: "lead-own-loss",
 		Find: `errors\.Is\((\w+), (\w+)\)( \|\| .*)\n(\s+if (\w+) != nil \{)`,
 		Put:  "errors.Is(errors.Join($1, $5), $2)$3\n$4", Test: "./locker LossOfAnotherLock",
