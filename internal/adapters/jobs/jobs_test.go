@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -32,7 +33,11 @@ type charge struct {
 func (charge) Kind() string { return "charge" }
 
 func order(job *rivertype.JobRow) string {
-	return strings.Trim(string(job.EncodedArgs), `{"order: }`)
+	var args charge
+	if err := json.Unmarshal(job.EncodedArgs, &args); err != nil {
+		panic(err)
+	}
+	return args.Order
 }
 
 // queue is a database of river with a client for each process, whose jobs work does under locks of
