@@ -54,6 +54,7 @@ func TestListMergesTheNodes(t *testing.T) {
 			_, err := r.TryAcquire(t.Context(), claim(fmt.Sprintf("order-%02d", i)))
 			wantErr(t, "TryAcquire", err, nil)
 		}
+		synctest.Wait() // until no node has requests in flight, for which it would not be asked
 		left := claim("order-left")
 		for _, b := range mem[:2] { // a minority
 			_, err := b.TryAcquire(t.Context(), left)
