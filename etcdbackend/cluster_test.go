@@ -114,7 +114,6 @@ func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("elections take their time")
 	}
-	t.Parallel()
 	for _, token := range tokens {
 		t.Run(token, func(t *testing.T) {
 			t.Parallel()

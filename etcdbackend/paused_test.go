@@ -30,7 +30,6 @@ func TestLeaderPaused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("pauses as long as leases")
 	}
-	t.Parallel()
 	for _, token := range tokens {
 		t.Run(token, func(t *testing.T) {
 			t.Parallel()

@@ -101,7 +101,6 @@ func TestQuorumConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite on real servers")
 	}
-	t.Parallel()
 	// The machine may be busy.
 	nodes := url.Values{"node": {testserver.Redis(t).URL()}, "node-timeout": {"5s"}}
 	for _, addr := range etcds(t, 2) {
