@@ -55,6 +55,11 @@ var (
 	// errNotSent is the vote of a node whose earlier requests took until the claim was released.
 	errNotSent = fmt.Errorf("%w: the claim was released before it was sent", backend.ErrUnavailable)
 
+	// errLapsed is the vote of a node that granted, but did not hold any more when it was told the
+	// majority's token.
+	errLapsed = fmt.Errorf("%w: its lease ended before it stored the majority's token",
+		backend.ErrUnavailable)
+
 	errNotHeld = fmt.Errorf("%w on this node", backend.ErrLost)
 
 	errWaiting = errors.New("has not answered yet")

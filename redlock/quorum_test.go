@@ -212,6 +212,60 @@ func TestTokenIsWrittenBack(t *testing.T) {
 	})
 }
 
+// A forgetful peer no longer knows what it granted when it is told a higher token.
+type forgetful struct {
+	*peer
+	times int
+}
+
+func (f *forgetful) Renew(ctx context.Context, c backend.Claim) error {
+	if f.times > 0 {
+		f.times--
+		_, _ = f.Release(ctx, c)
+	}
+	return f.peer.Renew(ctx, c)
+}
+
+// A majority has granted, and the leases of two nodes end before they have stored the token, as
+// each took that long to answer. The attempt has come to nothing, but nobody released the claim:
+// who asks again is granted it.
+//
+// covers: K3, Q2
+func TestLeasesThatEndBeforeTheTokenIsStored(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{NodeTimeout: 100 * time.Millisecond}, func(q *quorum) {
+		least := q.ahead(q.peers[0])
+		for _, p := range q.peers[1:] { // the highest token is the first that is heard of
+			p.set(func() { p.slow = 10 * time.Millisecond })
+		}
+		b, err := redlock.New([]backend.Backend{
+			q.peers[0], &forgetful{q.peers[1], 1}, &forgetful{q.peers[2], 1},
+		}, redlock.Config{NodeTimeout: 100 * time.Millisecond})
+		if err != nil {
+			q.Fatal(err)
+		}
+		defer b.Close()
+		c := claim("k")
+		g, err := b.TryAcquire(q.Context(), c)
+		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrLost) {
+			q.Errorf("TryAcquire = token %d, %v; want %v", g.Token, err, backend.ErrUnavailable)
+		}
+		synctest.Wait()
+		if n := q.holders("k"); n != 0 {
+			q.Errorf("held on %d nodes after an attempt that came to nothing", n)
+		}
+		if g, err = b.TryAcquire(q.Context(), c); err != nil || g.Token <= least {
+			q.Errorf("asked again: token %d, %v; want one above %d", g.Token, err, least)
+		}
+		if _, err := b.Release(q.Context(), c); err != nil {
+			q.Errorf("Release = %v", err)
+		}
+		synctest.Wait()
+		if n := q.holders("k"); n != 0 {
+			q.Errorf("held on %d nodes after the release", n)
+		}
+	})
+}
+
 // covers: K7
 func TestReservedTokensAreApart(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{}, func(q *quorum) {

@@ -175,9 +175,19 @@ func (r *round) answered(i int, q request, g backend.Grant, err error) {
 		r.tokens.confirmed(i, q.claim.MinToken) // safeguard: told-not-highest
 	default:
 		r.tokens.drop(i)
-		r.count(i, err)
+		r.count(i, lapsed(err)) // safeguard: lapsed-asks-anew
 	}
 	r.decide()
+}
+
+// lapsed is a node's answer where it granted, and does not confirm the token. That the lease ended
+// in between, as the node is slow or has forgotten, is a no to this attempt, and not to the claim:
+// ErrLost of an acquire says that the claim was released.
+func lapsed(err error) error {
+	if errors.Is(err, backend.ErrLost) {
+		return errLapsed
+	}
+	return err
 }
 
 // decide ends the round if the votes decide it, with all that follows from it. The caller has mu.

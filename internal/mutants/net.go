@@ -1207,6 +1207,11 @@ var net = []mutant{
 		Find: condition, Put: never, Test: "./locker PlaceLastsWithout",
 	},
 	{
+		Name: "a node that forgot its grant says that the claim was released",
+		At:   "lapsed-asks-anew", Find: `(__\(\w+), \w+\((\w+)\)\)`, Put: "$1, $2)",
+		Test: "./redlock LeasesThatEndBefore",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
