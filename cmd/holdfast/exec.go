@@ -44,7 +44,7 @@ const (
 
 // releaseLimit is how long a store may take for a release, where nothing depends on it any more:
 // CMD has ended, and the lease ends by itself.
-const releaseLimit = 700 * time.Millisecond
+const releaseLimit = 700 * time.Millisecond // safeguard: run-release-limit
 
 const runLong = `Waits for the lock, runs CMD while it is held, and releases it when CMD ends.
 The first word behind KEY that is no flag of holdfast's begins CMD, and all that

@@ -1212,6 +1212,11 @@ var net = []mutant{
 		Test: "./redlock LeasesThatEndBefore",
 	},
 	{
+		Name: "run: it waits for a silent store when its command has ended",
+		At:   "run-release-limit", Find: `= (.*)$`, Put: "= 10 * $1",
+		Test: "./cmd/holdfast ReleaseThatIsNotConfirmed",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
