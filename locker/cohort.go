@@ -529,7 +529,7 @@ func (co *cohort) failUnanswered() {
 	// said who holds.
 	for w := co.first; w != nil; w = co.first {
 		since := w.since
-		if co.asking.After(since) {
+		if co.asking.After(since) { // safeguard: silent-since-asked
 			since = co.asking
 		}
 		if co.asking.IsZero() || !c.timedOut(since, limit) {

@@ -400,6 +400,46 @@ func TestGrantThatNobodyWants(t *testing.T) {
 	}
 }
 
+// Who has given up is no longer counted: the heartbeats of those who come later are as frequent as
+// if nobody had waited before.
+//
+// covers: W13
+func TestHeartbeatsAfterManyGaveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := membackend.New()
+		l, err := New(store, Bare, Config{TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := backend.Claim{Key: "k", Owner: "o", TTL: 24 * time.Hour, NoneInFlight: true}
+		if _, err := store.TryAcquire(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		giveUp := func(after time.Duration) {
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			defer cancel()
+			if _, err := l.Lock(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		}
+		for range perClient {
+			giveUp(10 * time.Millisecond)
+		}
+		var last sync.WaitGroup
+		last.Go(func() { giveUp(time.Second) })
+		synctest.Wait()
+		beats := &l.core.beats
+		beats.mu.Lock()
+		if n := beats.interval("k"); n != l.core.cfg.Wait.Fallback {
+			t.Errorf("the heartbeats of the only one who waits are %v apart, want %v", n,
+				l.core.cfg.Wait.Fallback)
+		}
+		beats.mu.Unlock()
+		last.Wait()
+		_, _ = l.Close(), store.Close()
+	})
+}
+
 // granting is told when a lease was granted that nobody has yet.
 type granting func()
 

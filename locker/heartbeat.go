@@ -95,7 +95,7 @@ func (b *heartbeats) remove(p *place) {
 	if p.index != notDue {
 		heap.Remove(&b.due, p.index)
 	}
-	b.count--
+	b.count-- // safeguard: gone-is-uncounted
 	key := p.wait.claim.Key
 	if b.keys[key]--; b.keys[key] == 0 {
 		delete(b.keys, key)

@@ -339,14 +339,14 @@ func TestGoexit(t *testing.T) {
 // covers: B3, B8
 func TestUnlockOfAHoldThatARenewalHasRefuted(t *testing.T) {
 	const ttl = 10 * time.Second
-	refuted := func() *hooked {
+	refuted := func(answer error) *hooked {
 		b := hook()
 		b.renew = func(ctx context.Context, c backend.Claim) error {
 			<-ctx.Done() // until Unlock tells it to stop; the store had answered before
-			if _, err := b.ForceRelease(context.Background(), c.Key, 0); err != nil {
+			if err := storetest.Release(context.Background(), b.Backend, c); err != nil {
 				return err
 			}
-			return backend.ErrLost
+			return answer
 		}
 		return b
 	}
@@ -358,9 +358,9 @@ func TestUnlockOfAHoldThatARenewalHasRefuted(t *testing.T) {
 			return storetest.Release(ctx, b.Backend, c)
 		}
 	}
-	unlock := func(t *testing.T, release func(*hooked)) {
+	unlock := func(t *testing.T, answer error, release func(*hooked)) {
 		t.Helper()
-		b := refuted()
+		b := refuted(answer)
 		release(b)
 		bubble(t, b, locker.Config{TTL: ttl}, func(t *testing.T, l *locker.Client[struct{}]) {
 			g := mustLock(t, l, "k")
@@ -370,19 +370,23 @@ func TestUnlockOfAHoldThatARenewalHasRefuted(t *testing.T) {
 			wantErr(t, g.Unlock(), locker.ErrLost)
 		})
 	}
-	t.Run("answered late", func(t *testing.T) {
-		unlock(t, func(b *hooked) {
-			b.release = func(ctx context.Context, c backend.Claim) error {
-				time.Sleep(ttl)
-				return storetest.Release(context.WithoutCancel(ctx), b.Backend, c)
-			}
+	for name, answer := range map[string]error{
+		"": backend.ErrLost, ", foreign": backend.ErrForeign,
+	} {
+		t.Run("answered late"+name, func(t *testing.T) {
+			unlock(t, answer, func(b *hooked) {
+				b.release = func(ctx context.Context, c backend.Claim) error {
+					time.Sleep(ttl)
+					return storetest.Release(context.WithoutCancel(ctx), b.Backend, c)
+				}
+			})
 		})
-	})
-	t.Run("not answered", func(t *testing.T) {
-		unlock(t, func(b *hooked) { b.release = silentOnce(b) })
-	})
+		t.Run("not answered"+name, func(t *testing.T) {
+			unlock(t, answer, func(b *hooked) { b.release = silentOnce(b) })
+		})
+	}
 	t.Run("not saved", func(t *testing.T) {
-		b := refuted()
+		b := refuted(backend.ErrLost)
 		b.release = silentOnce(b)
 		synctest.Test(t, func(t *testing.T) {
 			s, err := locker.NewStore(b, locker.JSON[int](), locker.Config{TTL: ttl})

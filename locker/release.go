@@ -279,7 +279,8 @@ func (p *pending) add(ctx context.Context, claim *backend.Claim,
 ) (tried <-chan struct{}) {
 	d := pendingRelease{
 		context.WithoutCancel(ctx), *claim, info,
-		time.Now().Add(claim.TTL + maxTimeout), make(chan struct{}),
+		time.Now().Add(claim.TTL + maxTimeout), // safeguard: owed-until
+		make(chan struct{}),
 	}
 	p.ask.Do(func() {
 		p.most = backend.MaxReleaseAll

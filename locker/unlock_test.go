@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -338,5 +339,31 @@ func TestUnlockRefusedAndThenLost(t *testing.T) {
 		if n := b.releases.Load(); n != 2 {
 			t.Errorf("%d releases, want 2", n)
 		}
+	})
+}
+
+// A release that is not answered is repeated behind the caller for as long as the lease may last,
+// however long that is.
+//
+// covers: C4
+func TestReleaseIsRepeatedUntilTheLeaseEnds(t *testing.T) {
+	const ttl = time.Hour
+	b := hook()
+	var silent atomic.Bool
+	b.release = func(ctx context.Context, c backend.Claim) error {
+		if silent.Load() {
+			return errSilence
+		}
+		return storetest.Release(ctx, b.Backend, c)
+	}
+	bubble(t, b, locker.Config{TTL: ttl}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		silent.Store(true)
+		wantErr(t, g.Unlock(), errSilence)
+		time.Sleep(ttl - 5*time.Minute)
+		wantHeld(t, b, "k", true)
+		silent.Store(false)
+		time.Sleep(4 * time.Minute) // the lease goes on
+		wantHeld(t, b, "k", false)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -91,6 +92,41 @@ func TestStoreTimeoutIsAboutSilenceOnly(t *testing.T) {
 			}
 			defer mustLock(t, l, "k").Unlock()
 		})
+}
+
+// Who has waited for long for a lock that is held is not yet out of time when the store gives the
+// next attempt no answer: the silence counts from when it was asked.
+//
+// covers: A7
+func TestSilenceCountsFromTheQuestion(t *testing.T) {
+	b := hook()
+	caps := b.Capabilities()
+	caps.Watch, caps.Queue = false, false // so it is asked again and again
+	b.caps = &caps
+	var silent atomic.Bool
+	b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+		if silent.Load() {
+			return backend.Grant{}, errSilence
+		}
+		return b.Backend.TryAcquire(ctx, c)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := start(t, b, locker.Config{TTL: time.Minute, StoreTimeout: 5 * time.Second})
+		other := start(t, b.Backend, locker.Config{TTL: time.Hour})
+		held := mustLock(t, other, "k")
+		time.AfterFunc(time.Minute, func() {
+			silent.Store(true)
+			if err := held.Unlock(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(3 * time.Second)
+			silent.Store(false)
+		})
+		if err := mustLock(t, l, "k").Unlock(); err != nil {
+			t.Error(err)
+		}
+		_, _ = l.Close(), other.Close()
+	})
 }
 
 // covers: A7, A8

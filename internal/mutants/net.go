@@ -1217,6 +1217,22 @@ var net = []mutant{
 		Test: "./cmd/holdfast ReleaseThatIsNotConfirmed",
 	},
 	{
+		Name: "an Unlock forgets that a renewal found something foreign", At: "refuted-unlock",
+		Find: ` \|\| .*:`, Put: ":", Test: "./locker RenewalHasRefuted",
+	},
+	{
+		Name: "who has given up is counted among those who wait", At: "gone-is-uncounted",
+		Find: statement, Put: skipped, Test: "./locker HeartbeatsAfterManyGaveUp",
+	},
+	{
+		Name: "a silence counts from when the waiter came", At: "silent-since-asked",
+		Find: condition, Put: never, Test: "./locker SilenceCountsFrom",
+	},
+	{
+		Name: "an unanswered release is left to a lease that goes on", At: "owed-until",
+		Find: `\(__ \+ (\w+)\)`, Put: "($1)", Test: "./locker ReleaseIsRepeatedUntil",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
