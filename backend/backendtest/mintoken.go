@@ -38,6 +38,12 @@ var minTokenRules = []rule{
 			"one hold would have two.",
 	},
 	{
+		name: "min-token/one-owner", run: minTokenOneOwner,
+		needs: backend.Capabilities{MinToken: true, Fencing: true, Reentrant: true},
+		why: "The holds of an owner have one token. If it is raised for one of them, whatever " +
+			"enters later must not be told a lower one.",
+	},
+	{
 		name: "min-token/by-another", run: minTokenByAnother, needs: minToken,
 		why: "Only who holds may raise the token. From anybody else, and after the end, it is a " +
 			"denial of service, or worse:" +
@@ -154,6 +160,24 @@ func minTokenRepeat(e *env) {
 				g.Token+10)
 		}
 	}
+}
+
+// covers: K3, A10
+func minTokenOneOwner(e *env) {
+	a, b := e.open(), e.open()
+	key, owner := e.key("k"), e.prefix+"owner"
+	first, second, third := e.enters(key, owner), e.enters(key, owner), e.enters(key, owner)
+	e.acquire(a, first)
+	e.acquire(b, second)
+	token := e.ahead() + 1<<20
+	e.raise(b, second, token)
+	if g := e.acquire(a, third); g.Token < token {
+		e.broken("entered again with token %d, after one hold's was raised to %d", g.Token, token)
+	}
+	e.release(b, second)
+	e.release(a, third)
+	e.release(a, first)
+	e.above(token, e.acquire(a, e.claim(key)))
 }
 
 // covers: K3, B4

@@ -19,14 +19,18 @@ func (m *model) minToken(c backend.Claim) uint64 {
 	return min(c.MinToken, backend.MinTokenLimit(time.Now(), c.TTL))
 }
 
-// raise lets a renewal raise the token of its hold.
+// raise lets a renewal raise the token of its hold, and of its owner's others.
 func (m *model) raise(k *modelKey, h *modelHold, c backend.Claim) {
 	if c.MinToken <= h.grant.Token && !m.is("a late minimum token lowers") || c.MinToken == 0 ||
 		m.is("minimum token not written back") {
 		return
 	}
-	if !m.is("raised for others alone") {
-		h.grant.Token = c.MinToken
+	for _, o := range k.holds {
+		others := o.claim.Reentrant && o.claim.Owner == h.claim.Owner &&
+			!m.is("raised for one hold of an owner")
+		if (o == h || others) && !m.is("raised for others alone") {
+			o.grant.Token = c.MinToken
+		}
 	}
 	if len(k.line) > 0 && m.is("who waits has a token") {
 		return

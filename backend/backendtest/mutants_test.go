@@ -149,6 +149,7 @@ var broken = map[string]string{
 	"minimum token is the token":                            "min-token/never-lowers",
 	"minimum token not written back":                        "min-token/written-back",
 	"raised for others alone":                               "min-token/repeat",
+	"raised for one hold of an owner":                       "min-token/one-owner",
 	"a late minimum token lowers":                           "min-token/repeat",
 	"reserved tokens do not rise":                           "min-token/reserved",
 	"who waits has a token":                                 "min-token/handed-over",

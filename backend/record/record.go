@@ -391,6 +391,7 @@ func (r *Record) granted(c backend.Claim, h *Hold, lease time.Duration) backend.
 // raise gives a hold a higher token, and keeps what comes later above it.
 func (r *Record) raise(h *Hold, token uint64) {
 	for i := range r.Holds {
+		// safeguard: record-owners-token
 		if o := &r.Holds[i]; o == h || h.Reentrant && o.Reentrant && o.Owner == h.Owner {
 			o.Token = token
 		}

@@ -1233,6 +1233,11 @@ var net = []mutant{
 		Find: `\(__ \+ (\w+)\)`, Put: "($1)", Test: "./locker ReleaseIsRepeatedUntil",
 	},
 	{
+		Name: "record: a minimum token raises one hold of its owner's", At: "record-owners-token",
+		Find: ` \|\| .* \{`, Put: " {",
+		Test: "./backend/membackend TestConformance$/min-token/one-owner",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
