@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/history"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
@@ -163,6 +165,29 @@ func TestHeartbeatTellsWhoWaits(t *testing.T) {
 	}
 }
 
+// A claim whose owner has come to hold by another claim is to ask, and enters past those between.
+//
+// covers: G3, W2
+func TestHeartbeatOfAnOwnerThatHolds(t *testing.T) {
+	inPair(t, []Layout{Native}, func(t *testing.T, p pair) {
+		holder, between := claim("k"), inLine("k")
+		first, second := inLine("k"), inLine("k")
+		first.Reentrant, first.Hold = true, "first"
+		second.Reentrant, second.Owner, second.Hold = true, first.Owner, "second"
+		acquired(t, p.b, holder)
+		for i, c := range []backend.Claim{first, between, second} {
+			enqueued(t, p.other, c, i+1)
+		}
+		want(t, "Release", storetest.Release(t.Context(), p.b, holder), nil)
+		acquired(t, p.other, first)
+		answers, err := p.other.Heartbeat(t.Context(), []backend.Claim{between, second})
+		want(t, "Heartbeat", err, nil)
+		want(t, "the answer to another", answers[0], backend.ErrHeld)
+		want(t, "the answer to the owner's", answers[1], backend.ErrLost)
+		acquired(t, p.other, second)
+	})
+}
+
 // A heartbeat that cannot keep the lease keeps nobody.
 //
 // covers: X18, W9
@@ -224,6 +249,33 @@ func (c silentLeases) LeaseKeepAlive(
 ) (etcdserverpb.Lease_LeaseKeepAliveClient, error) {
 	<-ctx.Done()
 	return nil, status.FromContextError(ctx.Err()).Err()
+}
+
+// A waiter's turn is proven, but the lease that its entry comes to be on has run for a while, and
+// no keepalive is answered: it is not told that it holds.
+//
+// covers: X3, W6
+func TestProofWithoutAKeepalive(t *testing.T) {
+	const ttl = slackFrom - time.Second
+	inPair(t, []Layout{Native, Etcdctl}, func(t *testing.T, p pair) {
+		holder, waiter := claim("k"), inLine("k")
+		waiter.TTL = ttl
+		acquired(t, p.b, holder)
+		wake, err := p.other.Watch(t.Context(), waiter)
+		want(t, "Watch", err, nil)
+		enqueued(t, p.other, waiter, 1) // and the lease for its TTL is made
+		time.Sleep(ttl * 3 / 5)
+		_, err = p.other.Heartbeat(t.Context(), []backend.Claim{waiter}) // for its WaiterTTL
+		want(t, "Heartbeat", err, nil)
+		synctest.Wait()
+		p.other.client.Lease = clientv3.NewLeaseFromLeaseClient(silentLeases{p.conn},
+			p.other.client, time.Second)
+		want(t, "Release", storetest.Release(t.Context(), p.b, holder), nil)
+		if w := <-wake; w.Granted {
+			t.Errorf(history.Broken+"told that it holds for %v, on a lease with %v left",
+				w.Grant.TTL, known(p.other, waiter).lease.lasts(time.Now()))
+		}
+	})
 }
 
 // The answer to a waiter whose lease is not kept alive in time is that of a verb: it says neither

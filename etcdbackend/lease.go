@@ -110,7 +110,7 @@ func (b *Backend) leasesFor(ctx context.Context, w *write) (*lease, error) {
 	b.mu.Lock()
 	l := b.lease(max(leaseSeconds(w.ttl), w.seconds))
 	if !w.waits {
-		w.shadow = b.lasts(&b.shadows, max(shadowTime, 2*w.ttl))
+		w.shadow = b.lasts(&b.shadows, max(shadowTime, 2*w.ttl)) // safeguard: etcd-long-shadow
 	}
 	b.mu.Unlock()
 	if w.shadow != nil {

@@ -81,7 +81,7 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) (told backend.Re
 	}
 	err = r.run(ctx, b)
 	b.mu.Lock()
-	if isNoLease(err) && b.tombstones != nil {
+	if isNoLease(err) && b.tombstones != nil { // safeguard: etcd-tombstones-lease
 		b.tombstones.gone = true
 	}
 	switch {

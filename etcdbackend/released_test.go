@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -58,4 +59,30 @@ func TestReleaseReadsWhoWaited(t *testing.T) {
 			t.Errorf("%d Raft entries, and %d with who waited", fewest[0], fewest[1])
 		}
 	}
+}
+
+// Somebody revokes the lease of this client's tombstones: the release that hears of it is not made,
+// and the next one is.
+//
+// covers: X18
+func TestReleaseAfterItsTombstonesLeaseIsRevoked(t *testing.T) {
+	inPair(t, []Layout{Native, Etcdctl}, func(t *testing.T, p pair) {
+		hold := func() backend.Claim {
+			c := claim("k")
+			acquired(t, p.b, c)
+			c.NoneInFlight = false // so it leaves a tombstone
+			return c
+		}
+		want(t, "Release", storetest.Release(t.Context(), p.b, hold()), nil)
+		p.b.mu.Lock()
+		id := int64(p.b.tombstones.id)
+		p.b.mu.Unlock()
+		p.etcd.mu.Lock()
+		p.etcd.revoke(id)
+		p.etcd.mu.Unlock()
+		c := hold()
+		if err := storetest.Release(t.Context(), p.b, c); err != nil {
+			want(t, "Release again", storetest.Release(t.Context(), p.b, c), nil)
+		}
+	})
 }

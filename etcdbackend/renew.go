@@ -213,6 +213,7 @@ func (b *Backend) keepWaiting(read readQueue, c backend.Claim, sent time.Time) (
 		return waiter{}, read.err
 	}
 	lc, own := b.claims[b.scheme.paths(c.Key).topic(c.ID())], q.own(c)
+	// safeguard: etcd-owner-holds
 	if lc == nil || lc.ended || own == nil || own.granted || q.holder(c) != nil {
 		return waiter{}, backend.ErrLost
 	}

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/history"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
@@ -202,6 +203,22 @@ func TestShadowIsMadeAnew(t *testing.T) {
 		t.Error("the shadow is on a lease that ends before the hold")
 	}
 	want(t, "Release", storetest.Release(t.Context(), b, hold), nil)
+}
+
+// The shadow of a hold that is as long as it is rarely renewed is there until the hold may end.
+//
+// covers: X20
+func TestShadowOfALongHold(t *testing.T) {
+	inPair(t, []Layout{Native}, func(t *testing.T, p pair) {
+		hold := claim("k")
+		hold.TTL = 6 * shadowTime
+		acquired(t, p.b, hold)
+		time.Sleep(hold.TTL * 9 / 10)
+		p.etcd.endEarly(p.b, hold)
+		if _, err := p.other.TryAcquire(t.Context(), claim("k")); !errors.Is(err, backend.ErrHeld) {
+			t.Errorf(history.Broken+"TryAcquire = %v while another believes that it holds", err)
+		}
+	})
 }
 
 // An orphan that goes while it is to be buried, as its claim is released, does not come back: it

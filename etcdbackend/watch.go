@@ -268,6 +268,7 @@ func (b *Backend) prove(lc *localClaim) {
 		w.guards = append(w.guards, unwritten(a.paths.counter(), 0))
 	}
 	r, err := a.write(ctx, w)
+	// safeguard: etcd-proof-lasts
 	proven := err == nil && r.written && b.lasting(ctx, r.lease, a.sent, ttl) == nil
 	b.mu.Lock()
 	defer b.mu.Unlock()

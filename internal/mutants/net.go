@@ -1238,6 +1238,23 @@ var net = []mutant{
 		Test: "./backend/membackend TestConformance$/min-token/one-owner",
 	},
 	{
+		Name: "etcd: a heartbeat has a claim wait for its own owner", At: "etcd-owner-holds",
+		Find: ` \|\| __\(\w+\) != nil`, Put: "",
+		Test: "./etcdbackend HeartbeatOfAnOwnerThatHolds",
+	},
+	{
+		Name: "etcd: the shadow of a long hold ends before it", At: "etcd-long-shadow",
+		Find: `max\((\w+), .*\)\)`, Put: "$1)", Test: "./etcdbackend ShadowOfALongHold",
+	},
+	{
+		Name: "etcd: tombstones stay on a lease that is gone", At: "etcd-tombstones-lease",
+		Find: condition, Put: never, Test: "./etcdbackend TombstonesLeaseIsRevoked",
+	},
+	{
+		Name: "etcd: a turn is handed over without a keepalive", At: "etcd-proof-lasts",
+		Find: ` && __\(.*\) == nil`, Put: "", Test: "./etcdbackend ProofWithoutAKeepalive",
+	},
+	{
 		Name: "etcd: orphans are buried for the shortest of their leases",
 		At:   "etcd-longest-orphan",
 		Find: `slices\.Max(Func)`, Put: "slices.Min$1",
