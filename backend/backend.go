@@ -40,10 +40,11 @@ type Backend interface {
 	// allows: a place that is still in its queue lasts for its claim's WaiterTTL from now, as by a
 	// repeated TryAcquire. answers are in the order of claims, and say what TryAcquire would, but
 	// that nothing is granted: a *[HeldError] with a Position for a claim that waits; [ErrLost] for
-	// any other (granted meanwhile, lapsed, released), which is to ask by TryAcquire; else why
-	// there is no answer for it. Like every verb it lets in whoever is next if something has run
-	// out. All claims have Queue; there are at most [MaxHeartbeat]. err is instead of answers. One
-	// that is [errors.ErrUnsupported] says that each claim has to repeat TryAcquire itself.
+	// any other (granted meanwhile, lapsed, released, or Reentrant, and its owner holds by now),
+	// which is to ask by TryAcquire; else why there is no answer for it. Like every verb it lets in
+	// whoever is next if something has run out. All claims have Queue; there are at most
+	// [MaxHeartbeat]. err is instead of answers. One that is [errors.ErrUnsupported] says that each
+	// claim has to repeat TryAcquire itself.
 	Heartbeat(ctx context.Context, claims []Claim) (answers []error, err error)
 
 	// Renew extends the hold to c.TTL from now, never shortens it, and never revives one that

@@ -122,6 +122,11 @@ func reentrantLeavesItsPlace(e *env) {
 	}
 	e.release(a, holder)
 	e.turn(b, first)
+	waits := e.heartbeat(b, second, between)
+	if len(waits) > 0 && (waits[0] || !waits[1]) {
+		e.Errorf("by a heartbeat a claim whose owner holds by now waits: %v, and one between: %v",
+			waits[0], waits[1])
+	}
 	e.acquire(a, second)
 	e.stand(b, between, 1)
 	e.release(a, second)

@@ -109,7 +109,8 @@ func (r *Record) Acquire(c backend.Claim, now time.Time) (backend.Grant, error) 
 }
 
 // Heartbeat keeps the places of claims of the record's key, and says of each what Acquire would,
-// but that it grants nothing to a claim that is not in the queue: that is [backend.ErrLost].
+// but that it grants nothing to a claim that is not in the queue, or that enters past it as its
+// owner holds: that is [backend.ErrLost].
 func (r *Record) Heartbeat(claims []backend.Claim, now time.Time) []error {
 	r.expire(now)
 	r.advance(now, "")
@@ -122,7 +123,9 @@ func (r *Record) Heartbeat(claims []backend.Claim, now time.Time) []error {
 		p := &r.Queue[n]
 		if i, ours := byID[p.Claim.ID()]; ours {
 			p.Until = later(p.Until, r.until(now, claims[i].WaiterTTL))
-			answers[i] = r.refusal(n+1, now)
+			if r.entered(p.Claim) == nil { // safeguard: record-owner-asks
+				answers[i] = r.refusal(n+1, now)
+			}
 		}
 	}
 	return answers

@@ -1238,6 +1238,16 @@ var net = []mutant{
 		Test: "./backend/membackend TestConformance$/min-token/one-owner",
 	},
 	{
+		Name: "record: a heartbeat has a claim wait for its own owner", At: "record-owner-asks",
+		Find: condition, Put: always,
+		Test: "./locker TestOwnerEntersWhileItHolds",
+	},
+	{
+		Name: "redis: a heartbeat has a claim wait for its own owner", At: "heartbeat-owner",
+		Find: luaCondition, Put: "if true then",
+		Test: "./redisbackend TestConformance/plain/reentrant/leaves-its-place",
+	},
+	{
 		Name: "etcd: a heartbeat has a claim wait for its own owner", At: "etcd-owner-holds",
 		Find: ` \|\| __\(\w+\) != nil`, Put: "",
 		Test: "./etcdbackend HeartbeatOfAnOwnerThatHolds",

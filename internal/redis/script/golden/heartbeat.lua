@@ -3,8 +3,9 @@
 --   -> {OK, for each lock: positions, last token, ms or 0, meta} | {UNFIT, why} | {FOREIGN, why}
 -- A place that is still in its queue has a position, and lasts for its ttl from now at least. A
 -- claim without one (position 0) was let in, or its place has lapsed or was left: its next ACQUIRE
--- tells which. The next waiter is let in first, if something is over. ms is for the lowest
--- position. Of several locks only those are looked after that take the short way, so that the
+-- tells which. So it does for one whose owner holds by another claim: it is kept, and has none, as
+-- it enters past the queue. The next waiter is let in first, if something is over. ms is for the
+-- lowest position. Of several locks only those are looked after that take the short way, so that the
 -- script is short: without positions nothing was done about a lock, and it is to be asked about
 -- alone.
 local OK, LOST, FOREIGN, QUARANTINE, UNFIT = 1, 3, 4, 7, 8
@@ -155,14 +156,15 @@ end
 
 -- The short way: somebody holds and the head of the queue is alive, so nobody is to be let in. (A
 -- head that could hold beside those who hold was let in by the script that made room, but for a
--- guard's, and for those beyond the first STEPS, whom the next script of another verb lets in.) The
--- claims of the lock at key are in ARGV from first to last.
+-- guard's, and for those beyond the first STEPS, whom the next script of another verb lets in.) Nor
+-- does a re-entrant owner hold, who might enter again. The claims of the lock at key are in ARGV from
+-- first to last.
 local function keep(key, margin, first, last)
   local fields, places = {'HMGET', key, 'v', 'o', 'x', 'g', 'f', 'm'}, {'HMGET', key}
   for i = first, last, 3 do fields[#fields + 1] = 'w:' .. ARGV[i] end
   fields = redis.pcall(unpack(fields))
   local owner, expires, group, counter = fields[2], int(fields[3]), read_group(fields[4]), int(fields[5])
-  if fields[1] ~= 'h2' or not group or not counter or group.waiting == 0 or
+  if fields[1] ~= 'h2' or not group or not counter or group.waiting == 0 or group.mode == 'r' or
     (group.holders > 0) == (owner ~= false) or (owner and not (expires and expires > now)) or
     (not owner and (guard or now >= group.soonest)) then
     return
@@ -810,7 +812,10 @@ local function long()
     positions[n] = '0'
     if number and ends > now then
       write_place(number, math.max(ends, now + 1 + ttl), lease, client, asks)
-      positions[n] = position(number, lock)
+      -- safeguard: heartbeat-owner
+      if lock.mode ~= 'r' or not fits(read_place(get('q:' .. number))) then
+        positions[n] = position(number, lock)
+      end
       if number == lock.head then
         ms = math.max(0, (lock.owner and lock.expires or lock.holders > 0 and lock.soonest or now) - now)
       end
