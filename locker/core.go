@@ -111,5 +111,5 @@ func (c *core) silence() time.Duration {
 // and a claim is given four times as long.
 func (c *core) timedOut(since time.Time, timeout time.Duration) bool {
 	alone, all := time.Since(since), c.silence()
-	return alone >= timeout && (all >= timeout || alone >= 4*timeout)
+	return alone >= timeout && (all >= timeout || alone >= 4*timeout) // safeguard: busy-is-bounded
 }

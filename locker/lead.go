@@ -23,10 +23,11 @@ const (
 //
 // It ends when ctx does (with an error that wraps ctx.Err and its cause), when fn returns while it
 // leads (with fn's error, nil included: it resigned), and when locking is refused for good (wrong
-// credentials, a bad key, [ErrClosed] and the like). fn must return soon after its ctx is done:
-// until then others may lead already. fn's value carries the fencing token if the Binder puts it
-// there. An error that fn returns after a loss ends nothing: the last one that says more than that
-// the term has ended is part of the error with which Lead ends later, if there is one.
+// credentials, a bad key, [ErrClosed], [ErrDeadlock] and the like). fn must return soon after its
+// ctx is done: until then others may lead already. fn's value carries the fencing token if the
+// Binder puts it there. An error that fn returns after a loss ends nothing: the last one that says
+// more than that the term has ended is part of the error with which Lead ends later, if there is
+// one.
 func Lead[T any](ctx context.Context, l Locker[T], key string,
 	fn func(ctx context.Context, v T) error, opts ...Option,
 ) error {
@@ -61,6 +62,7 @@ func Lead[T any](ctx context.Context, l Locker[T], key string,
 			if failed != nil {
 				before = failed // safeguard: lead-failed
 			}
+		// safeguard: lead-deadlock
 		case backend.Refused(err), errors.Is(err, ErrClosed), errors.Is(err, ErrDeadlock):
 			return withBefore(err, before)
 		default: // no answer, or a WaitLimit that ran out

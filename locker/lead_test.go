@@ -103,6 +103,28 @@ func TestLeadEndsWithFn(t *testing.T) {
 	})
 }
 
+// Under a guard of its key nobody can ever lead: a campaign would last until ctx ends.
+//
+// covers: G3
+func TestLeadUnderAGuardOfItsKey(t *testing.T) {
+	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "leader")
+		ctx, cancel := context.WithTimeout(g.Context(), time.Hour)
+		defer cancel()
+		err := locker.Lead(ctx, l, "leader", func(context.Context, struct{}) error {
+			t.Error("it leads beside the guard")
+			return nil
+		})
+		wantErr(t, err, locker.ErrWouldDeadlock)
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.Error("it campaigned until its ctx ended")
+		}
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestLeadOutlivesAnOutageButNoRefusal(t *testing.T) {
 	b := hook()
 	var answer atomic.Pointer[error]

@@ -321,7 +321,7 @@ func (l *lease) check(ctx context.Context, h *hold) error {
 		if under != nil {
 			select {
 			case <-under:
-			case <-ctx.Done():
+			case <-ctx.Done(): // safeguard: check-left
 				return ctx.Err()
 			}
 		}

@@ -223,7 +223,7 @@ func (p *pipeline) send(batch []*request) {
 	var latest time.Time
 	together := p.client.Pipeline()
 	for _, r := range batch {
-		if deadline, _ := r.ctx.Deadline(); deadline.After(latest) {
+		if deadline, _ := r.ctx.Deadline(); deadline.After(latest) { // safeguard: last-deadline
 			latest = deadline
 		}
 		_ = together.Process(r.ctx, r.cmd) // sends nothing yet

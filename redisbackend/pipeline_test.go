@@ -106,6 +106,23 @@ func TestPipelineTimesOut(t *testing.T) {
 	})
 }
 
+// Requests that are sent together are waited for until the last of their deadlines: that the time
+// of one of them is over does not cut the others off.
+//
+// covers: E2
+func TestBatchLastsForItsLastDeadline(t *testing.T) {
+	b := opened(t, testserver.SharedRedis(t).URL())
+	over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	long, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	first, last := attempt{redis.NewCmd(over, "PING")}, attempt{redis.NewCmd(long, "PING")}
+	b.pipe.send([]*request{{ctx: over, cmd: first}, {ctx: long, cmd: last}})
+	if answer, err := last.Text(); answer != "PONG" || err != nil {
+		t.Errorf("the one that has time: %q, %v", answer, err)
+	}
+}
+
 // A sender takes at most half of all requests that wait or are sent, or a few, in order; what needs
 // a connection for itself goes alone, and so does everything in a cluster.
 func TestPipelineTakesHalf(t *testing.T) {

@@ -406,3 +406,25 @@ func TestNodeWithLongLeasesComesLate(t *testing.T) {
 		}
 	})
 }
+
+// Tokens of nodes are put in one order by telling each of them the highest: one that takes none, or
+// has none, leaves the quorum without.
+func TestFencingNeedsMinToken(t *testing.T) {
+	for name, less := range map[string]func(*backend.Capabilities){
+		"no minimum": func(caps *backend.Capabilities) { caps.MinToken = false },
+		"no tokens":  func(caps *backend.Capabilities) { caps.Fencing = false },
+	} {
+		b, err := redlock.New([]backend.Backend{
+			membackend.New(), lesser{membackend.New(), less}, membackend.New(),
+		}, redlock.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.Capabilities().Fencing {
+			t.Errorf("%s: the quorum has tokens", name)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -147,7 +147,7 @@ func (o *observation) merge(ctx context.Context, r *Backend,
 			if !failing && !yield(backend.State{}, o.inconclusive()) {
 				return false, nil
 			}
-			failing, known = true, false
+			failing, known = true, false // safeguard: observed-anew
 			continue
 		}
 		failing = false

@@ -241,6 +241,47 @@ func TestObserveForgetsAFailedNode(t *testing.T) {
 	})
 }
 
+// While too few nodes tell, nobody knows who holds: whoever heard of that is told when it is known
+// again, also if it is the holder from before.
+func TestObserveAfterAnOutage(t *testing.T) {
+	held := backend.State{Holders: []backend.Holder{{Owner: "o", ID: "o", TTL: time.Hour}}}
+	var tells []chan error // what a node tells next: nil is held
+	two := func(nodes []*telling) {
+		for _, n := range nodes[1:] {
+			next := make(chan error)
+			tells = append(tells, next)
+			n.observe = func(ctx context.Context, _ string) iter.Seq2[backend.State, error] {
+				return func(yield func(backend.State, error) bool) {
+					for {
+						select {
+						case err := <-next:
+							if err != nil {
+								yield(backend.State{}, err)
+								return
+							}
+							if !yield(held, nil) {
+								return
+							}
+						case <-ctx.Done():
+							return
+						}
+					}
+				}
+			}
+		}
+	}
+	quorumOf(t, two, func(t *testing.T, _ []*telling, seen func() (string, error)) {
+		for _, says := range []error{nil, backend.ErrUnavailable, nil} {
+			for _, node := range tells {
+				node <- says
+			}
+			if owner, err := seen(); (owner == "o") != (says == nil) || !errors.Is(err, says) {
+				t.Errorf("when two of three say %v: %q, %v", says, owner, err)
+			}
+		}
+	})
+}
+
 // A loop that panics leaves no node observed.
 func TestObserveInALoopThatPanics(t *testing.T) {
 	var observed atomic.Int64

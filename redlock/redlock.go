@@ -115,7 +115,7 @@ func capabilities(nodes []*node) backend.Capabilities {
 			continue
 		}
 		caps := n.b.Capabilities()
-		all.Fencing = all.Fencing && caps.Fencing && caps.MinToken
+		all.Fencing = all.Fencing && caps.Fencing && caps.MinToken // safeguard: tokens-in-order
 		all.Watch, all.Inspect = all.Watch && caps.Watch, all.Inspect && caps.Inspect
 		all.Observe = all.Observe && caps.Observe
 		all.MinTTL = max(all.MinTTL, caps.MinTTL)

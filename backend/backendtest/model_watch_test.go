@@ -54,6 +54,9 @@ func (m *model) signal(key string) {
 			wakes = append(wakes, w.wake)
 		}
 	}
+	if m.is("a freed permit wakes nobody") && len(m.key(key).holds) > 0 {
+		wakes = nil
+	}
 	m.mu.Unlock()
 	for _, wake := range wakes {
 		if m.is("signals block the release") {

@@ -231,6 +231,7 @@ var mutants = map[string]string{
 	"release checks the TTL":                          "input/release",
 	"wake-up before the release":                      "watch/free-when-woken",
 	"no wake-up":                                      "watch/subscribed",
+	"a freed permit wakes nobody":                     "watch/permit-freed",
 	"watch is silent":                                 "watch/own-client",
 	"watch subscribes after it returned":              "watch/subscribed",
 	"watch goes on after ctx":                         "watch/ends",

@@ -8,6 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
+var watchPermit = backend.Capabilities{Watch: true, Permit: true}
+
 var watchRules = []rule{
 	{
 		name: "watch/subscribed", run: watchSubscribed, needs: watch,
@@ -52,6 +54,11 @@ var watchRules = []rule{
 		name: "watch/other-keys", run: watchOtherKeys, needs: watch,
 		why: "Each key has its own signals. One that wakes the waiters of others makes a herd of " +
 			"them on every release.",
+	},
+	{
+		name: "watch/permit-freed", run: watchPermitFreed, needs: watchPermit,
+		why: "The release of one permit makes room, though others are held on. Who waits without " +
+			"a place in the queue hears of it.",
 	},
 	{
 		name: "watch/churn", run: watchChurn, needs: watch, slow: true,
@@ -123,6 +130,26 @@ func watchSubscribed(e *env) {
 			e.Fatalf("round %d: a release right after an attempt of one who watches did not signal",
 				i)
 		}
+		cancel()
+	}
+}
+
+// covers: W1
+func watchPermitFreed(e *env) {
+	a, b := e.open(), e.open()
+	for i := range 10 {
+		key := e.key(fmt.Sprint(i))
+		first, second := e.mode(key, backend.Permit, 2), e.mode(key, backend.Permit, 2)
+		e.acquire(a, first)
+		e.acquire(a, second)
+		waiter := e.mode(key, backend.Permit, 2)
+		wake, cancel := e.watch(b, waiter)
+		e.refused(b, waiter)
+		e.release(a, first)
+		if !e.woken(wake, patience) {
+			e.Fatalf("round %d: the release of one of two permits did not signal", i)
+		}
+		e.acquire(b, waiter)
 		cancel()
 	}
 }

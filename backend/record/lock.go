@@ -126,8 +126,9 @@ func (r *Record) open() bool {
 	if len(r.Queue) > 0 {
 		return false
 	}
-	return len(r.Holds) == 0 || r.Holds[0].Mode == backend.Shared ||
-		r.Holds[0].Mode == backend.Permit && r.weight() < r.Holds[0].Limit
+	// safeguard: permit-freed
+	room := len(r.Holds) > 0 && r.Holds[0].Mode == backend.Permit && r.weight() < r.Holds[0].Limit
+	return len(r.Holds) == 0 || r.Holds[0].Mode == backend.Shared || room
 }
 
 // refusal is what a claim at this position in the queue is told; 0 is none. One that is behind

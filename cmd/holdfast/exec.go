@@ -310,8 +310,8 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 	r.trace = tracer
 	err = r.traced(ctx, key, path)
 	var refused *exitError
-	if errors.As(err, &refused) && refused.status == exitNotAcquired && refused.err != nil &&
-		!r.lead {
+	if errors.As(err, &refused) && refused.status == exitNotAcquired && !r.lead &&
+		refused.err != nil { // else it is CMD's status; safeguard: run-own-status
 		refused.status = r.conflict
 	}
 	if unsent := r.trace.close(err); unsent != nil {
@@ -363,7 +363,7 @@ func (r *runner) traced(ctx context.Context, key, path string) error {
 			return err
 		}
 		r.note("holdfast: %v; waiting to lead again", ended)
-		r.wait = full
+		r.wait = full // safeguard: leader-waits-anew
 	}
 }
 
@@ -682,7 +682,7 @@ func (w *work) promise(until time.Time) {
 func (w *work) end(why error, within time.Duration) {
 	w.lost = why
 	w.watch.Stop()
-	w.longest.Stop()
+	w.longest.Stop() // safeguard: run-told-once
 	w.signal(terminate)
 	w.over = time.Now().Add(within)
 	w.late.Reset(within)

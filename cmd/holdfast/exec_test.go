@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -85,8 +87,10 @@ func alive(pid string) bool {
 
 func TestRunPassesStatusAndEnvironment(t *testing.T) {
 	srv := testserver.SharedRedis(t)
-	for status, script := range map[int]string{0: "exit 0", 3: "exit 3", 128 + 9: "kill -9 $$"} {
-		o := holdfast(t, "run", "--backend", srv.URL(), t.Name(), "--", "sh", "-c",
+	for status, script := range map[int]string{
+		0: "exit 0", 3: "exit 3", 75: "exit 75", 128 + 9: "kill -9 $$", // 75 is CMD's own
+	} {
+		o := holdfast(t, "run", "--backend", srv.URL(), t.Name(), "-E", "4", "--", "sh", "-c",
 			`test "$HOLDFAST_KEY" = `+t.Name()+` && test "$HOLDFAST_TOKEN" -gt 1000000 && `+
 				script).want(t, status)
 		if o.out != "" || o.err != "" {
@@ -674,6 +678,47 @@ func TestLeader(t *testing.T) {
 	j.line() // it leads again
 	_ = j.cmd.Process.Signal(syscall.SIGTERM)
 	if status, _, errs := j.end(); status != 9 || !strings.Contains(errs, "waiting to lead again") {
+		t.Errorf("%d, %q", status, errs)
+	}
+}
+
+// Who leads no more waits for as long again as --wait says, however long ago it began.
+func TestLeaderWaitsAnew(t *testing.T) {
+	t.Parallel()
+	srv := testserver.SharedRedis(t)
+	b, err := backend.Open(t.Context(), srv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	const wait = 10 * time.Second
+	began := time.Now()
+	j := begin(t, srv.URL(), "leader", t.Name(), "--ttl=12s", "--wait="+wait.String(), "--", "sh",
+		"-c", works)
+	j.line()
+	next := backend.Claim{
+		Key: backend.Namespaced("", t.Name()), Owner: backend.NewOwner(), TTL: time.Minute,
+		Queue: true, WaiterTTL: time.Minute,
+	}
+	if _, err := b.TryAcquire(t.Context(), next); !errors.Is(err, backend.ErrHeld) {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Until(began.Add(wait)))
+	holdfast(t, "release", t.Name(), "--force", "--backend", srv.URL()).want(t, 0)
+	if line := j.line(); line != "told to end" {
+		t.Fatalf("%q", line)
+	}
+	await(t, "it waits to lead again", func() bool {
+		s, err := b.Inspect(t.Context(), next.Key)
+		return err == nil && len(s.Waiters) == 1
+	})
+	time.Sleep(2 * time.Second) // more than the least that a wait is given
+	if _, err := b.Release(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	j.line() // it leads again
+	_ = j.cmd.Process.Signal(syscall.SIGTERM)
+	if status, _, errs := j.end(); status != 9 {
 		t.Errorf("%d, %q", status, errs)
 	}
 }

@@ -433,7 +433,7 @@ func (o *common) releaseAll(cmd *cobra.Command, c *client, key string) error {
 		switch err := o.release(cmd, c, key, h.Token); {
 		case err == nil:
 			ended++
-		case !errors.Is(err, backend.ErrLost):
+		case !errors.Is(err, backend.ErrLost): // safeguard: force-goes-on
 			return err
 		}
 	}
@@ -481,7 +481,7 @@ func (o *common) watch(cmd *cobra.Command, c *client, key string) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && (before == nil || backend.Refused(err)):
+		case err != nil && (before == nil || backend.Refused(err)): // safeguard: watch-ends-refused
 			return c.failure(err)
 		case err != nil:
 			warn("holdfast watch: %v; it goes on when the store answers", c.failure(err))

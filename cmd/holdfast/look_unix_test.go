@@ -136,3 +136,26 @@ func TestLostWhileTheCommandStarts(t *testing.T) {
 		t.Errorf("the deadman is told %q, %v", order, err)
 	}
 }
+
+// A command that was told to end has the time that it was given: neither the end of the longest
+// hold nor another look gives it another.
+//
+// covers: G8
+func TestCommandIsToldToEndOnce(t *testing.T) {
+	w := &work{
+		process: &process{pid: 1 << 30}, watch: time.NewTimer(time.Hour),
+		longest: time.NewTimer(time.Hour), late: time.NewTimer(0),
+	}
+	<-w.late.C
+	w.end(locker.ErrLost, time.Hour)
+	for what, timer := range map[string]*time.Timer{
+		"the next look": w.watch, "the end of the longest hold": w.longest,
+	} {
+		if timer.Stop() {
+			t.Error("it will be told again at", what)
+		}
+	}
+	if !w.late.Stop() {
+		t.Error("it is not killed when its time is over")
+	}
+}

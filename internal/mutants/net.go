@@ -1238,6 +1238,65 @@ var net = []mutant{
 		Test: "./backend/membackend TestConformance$/min-token/one-owner",
 	},
 	{
+		Name: "quorum: who observed an outage is not told of the holder from before",
+		At:   "observed-anew", Find: `(\w+), \w+ = true, false`, Put: "$1 = true",
+		Test: "./redlock TestObserveAfterAnOutage",
+	},
+	{
+		Name: "quorum: tokens of nodes that take no minimum count", At: "tokens-in-order",
+		Find: ` && \w+\.MinToken`, Put: "", Test: "./redlock TestFencingNeedsMinToken",
+	},
+	{
+		Name: "record: a freed permit wakes nobody", At: "permit-freed",
+		Find: `:= .*`, Put: ":= false",
+		Test: "./backend/membackend TestConformance$/watch/permit-freed",
+	},
+	{
+		Name: "a Check waits beyond its ctx for a renewal that is under way", At: "check-left",
+		Find: `<-.*\)`, Put: "<-make(chan int)", Test: "./locker TestCheckShowsCtxErr",
+	},
+	{
+		Name: "a campaign goes on under a guard of its key", At: "lead-deadlock",
+		Find: `, \w+\.Is\(\w+, ErrDeadlock\)`, Put: "",
+		Test: "./locker TestLeadUnderAGuardOfItsKey",
+	},
+	{
+		Name: "redis: what is sent together ends with the first deadline", At: "last-deadline",
+		Find: `(\w+)\.After\((\w+)\)`, Put: "$2.IsZero() || $1.Before($2)",
+		Test: "./redisbackend TestBatchLastsForItsLastDeadline",
+	},
+	{
+		Name: "command: who leads no more is not given its wait again", At: "leader-waits-anew",
+		Find: `= (\w+)`, Put: "= $1 / 1000",
+		Test: "./cmd/holdfast TestLeaderWaitsAnew",
+	},
+	{
+		Name: "command: watch goes on, or ends well, where the store refuses",
+		At:   "watch-ends-refused",
+		Find: ` \|\| \w+\.Refused\(\w+\)`, Put: "",
+		Test: "./cmd/holdfast TestWatchEndsWhereTheStoreRefuses",
+	},
+	{
+		Name: "a wait for an answer never ends while the store answers others",
+		At:   "busy-is-bounded", Find: ` \|\| __ >= 4\*\w+`, Put: "",
+		Test: "./locker TestGrantThatComesTooLateIsAskedForAgain",
+	},
+	{
+		Name: "command: -E changes CMD's own status", At: "run-own-status",
+		Find: `(\w+\.\w+ != nil)`, Put: "($1 || true)",
+		Test: "./cmd/holdfast TestRunPassesStatusAndEnvironment",
+	},
+	{
+		Name: "command: release --force stops at a hold that has ended", At: "force-goes-on",
+		Find: `case .*:`, Put: "default:",
+		Test: "./cmd/holdfast TestReleaseByForceWhileAHolderReleases",
+	},
+	{
+		Name: "command: CMD is told to end again by the end of the longest hold",
+		At:   "run-told-once",
+		Find: statement, Put: "", Test: "./cmd/holdfast TestCommandIsToldToEndOnce",
+	},
+	{
 		Name: "record: a heartbeat has a claim wait for its own owner", At: "record-owner-asks",
 		Find: condition, Put: always,
 		Test: "./locker TestOwnerEntersWhileItHolds",
