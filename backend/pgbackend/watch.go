@@ -95,7 +95,7 @@ func (s *store) follow(ctx context.Context, conn *pgx.Conn, changed func(key str
 			}
 		}
 		backoff.Reset()
-		changed("") // whatever was told meanwhile was not heard
+		changed("") // whatever was told meanwhile was not heard; safeguard: pg-missed
 	}
 }
 

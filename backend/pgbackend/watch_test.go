@@ -1,6 +1,7 @@
 package pgbackend
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -47,4 +48,38 @@ func TestListenerBreaks(t *testing.T) {
 			return err
 		})
 	}
+}
+
+// When a connection that listens is there again, all that is watched is looked at: whatever was told
+// meanwhile was not heard, and the slow look that is always there may be seconds away.
+//
+// covers: W13
+func TestListenerIsBack(t *testing.T) {
+	url := server(t).URL()
+	s, p := opened(t, url).store, pool(t, url)
+	ctx, cancel := context.WithCancel(t.Context())
+	conn, err := s.listen(ctx)
+	want(t, "listen", err, nil)
+	told, ended := make(chan string), make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.follow(ctx, conn, func(key string) {
+			select {
+			case told <- key:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	_, err = p.Exec(t.Context(), "SELECT pg_terminate_backend($1)", conn.PgConn().PID())
+	want(t, "pg_terminate_backend", err, nil)
+	select {
+	case key := <-told:
+		if key != "" {
+			t.Errorf("it is told of %q, want that all may have changed", key)
+		}
+	case <-time.After(patience):
+		t.Error("it is told of nothing")
+	}
+	cancel()
+	<-ended
 }

@@ -1282,6 +1282,10 @@ var net = []mutant{
 		Test: "./locker TestGrantThatComesTooLateIsAskedForAgain",
 	},
 	{
+		Name: "postgres: what was told while the listener was broken is missed", At: "pg-missed",
+		Find: statement, Put: "", Test: "./backend/pgbackend TestListenerIsBack",
+	},
+	{
 		Name: "command: -E changes CMD's own status", At: "run-own-status",
 		Find: `(\w+\.\w+ != nil)`, Put: "($1 || true)",
 		Test: "./cmd/holdfast TestRunPassesStatusAndEnvironment",
