@@ -50,8 +50,8 @@ func TestListenerBreaks(t *testing.T) {
 	}
 }
 
-// When a connection that listens is there again, all that is watched is looked at: whatever was told
-// meanwhile was not heard, and the slow look that is always there may be seconds away.
+// When a connection that listens is there again, all that is watched is looked at: whatever was
+// told meanwhile was not heard, and the slow look that is always there may be seconds away.
 //
 // covers: W13
 func TestListenerIsBack(t *testing.T) {
@@ -75,10 +75,10 @@ func TestListenerIsBack(t *testing.T) {
 	select {
 	case key := <-told:
 		if key != "" {
-			t.Errorf("it is told of %q, want that all may have changed", key)
+			t.Errorf("told that %q changed, want that any key may have", key)
 		}
 	case <-time.After(patience):
-		t.Error("it is told of nothing")
+		t.Error("told of nothing")
 	}
 	cancel()
 	<-ended
