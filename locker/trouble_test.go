@@ -120,6 +120,7 @@ func TestUnlockWithdrawsARenewal(t *testing.T) {
 		if err := g.Unlock(); err != nil {
 			t.Error(err)
 		}
+		synctest.Wait() // until the renewal has ended as well
 		if out.String() != "" {
 			t.Errorf("it logs %s", &out)
 		}
