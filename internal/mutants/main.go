@@ -71,7 +71,7 @@ var (
 
 func main() {
 	names := flag.String("run", "", "regular expression of names and places")
-	parallel := flag.Int("p", runtime.GOMAXPROCS(0), "how many at once")
+	parallel := flag.Int("p", 2*runtime.GOMAXPROCS(0), "how many at once; most of it is waiting")
 	verbose := flag.Bool("v", false, "print the output of the tests")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -97,6 +97,7 @@ func main() {
 type runner struct {
 	root    string
 	sources sources
+	joined  *together
 	out     io.Writer
 	verbose bool
 
@@ -115,6 +116,14 @@ func (r *runner) all(ctx context.Context, chosen []mutant, parallel int) error {
 		if r.sources, err = load(root); err != nil {
 			return err
 		}
+	}
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if r.joined, err = r.join(dir, chosen); err != nil {
+		return err
 	}
 	queue := make(chan mutant)
 	var workers sync.WaitGroup
@@ -156,9 +165,28 @@ func (r *runner) tell(m mutant, output string, err error, took time.Duration) {
 	}
 }
 
-// try lays the mutant over the tree, builds its tests and runs them. It returns nil if they failed,
-// as they should.
+// try runs the tests of the mutant, which returns nil if they failed, as they should.
 func (r *runner) try(ctx context.Context, m mutant) (output string, err error) {
+	pkg, tests, _ := strings.Cut(m.Test, " ")
+	if r.joined != nil && r.joined.has[m.Name] {
+		b := r.joined.tests(ctx, r.root, pkg)
+		run := func(mutant string) func(string) (string, error) {
+			return func(tests string) (string, error) {
+				return r.run(ctx, r.joined.overlay, pkg, b.binary, tests, mutant)
+			}
+		}
+		if b.err == nil {
+			output, err = judge(tests, run(m.Name))
+			if err == nil && b.passes(failed(output, tests), run("")) {
+				return output, nil
+			}
+		} // else it is tried alone: a process may have been started with another environment
+	}
+	return r.alone(ctx, m)
+}
+
+// alone lays one mutant over the tree, builds its tests and runs them.
+func (r *runner) alone(ctx context.Context, m mutant) (output string, err error) {
 	file, changed, err := m.apply(r.sources)
 	if err != nil {
 		return "", err
@@ -181,42 +209,63 @@ func (r *runner) try(ctx context.Context, m mutant) (output string, err error) {
 	}
 	pkg, tests, _ := strings.Cut(m.Test, " ")
 	binary := filepath.Join(dir, "tests")
-	build := command(ctx, overlay, r.root,
-		"go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-o="+binary, pkg)
-	if out, err := build.CombinedOutput(); err != nil {
-		return string(out), errBuild
+	if out, err := build(ctx, overlay, r.root, pkg, binary); err != nil {
+		return out, errBuild
 	}
-	run := func(tests string) (output string, err error) {
-		out, err := command(ctx, overlay, filepath.Join(r.root, pkg),
-			binary, "-test.short", "-test.failfast", "-test.timeout=2m", "-test.paniconexit0",
-			"-test.run="+tests, "-test.skip=^TestGolden", // which compares texts
-		).CombinedOutput()
-		switch output = string(out); {
-		case err == nil:
-			return output, errSurvived
-		case firstFailure(output) == "":
-			return output, fmt.Errorf("%w: %w\n%s", errBuild, err, output)
-		}
-		return output, nil
+	return judge(tests, func(tests string) (string, error) {
+		return r.run(ctx, overlay, pkg, binary, tests, m.Name)
+	})
+}
+
+// build makes the test binary of a package.
+func build(ctx context.Context, overlay, root, pkg, binary string) (output string, err error) {
+	out, err := command(ctx, overlay, root,
+		"go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-o="+binary, pkg).CombinedOutput()
+	return string(out), err
+}
+
+// run runs tests, and returns nil if one fails, errSurvived if all pass.
+func (r *runner) run(ctx context.Context, overlay, pkg, binary, tests, mutant string) (
+	output string, err error,
+) {
+	cmd := command(ctx, overlay, filepath.Join(r.root, pkg),
+		binary, "-test.short", "-test.failfast", "-test.timeout=2m", "-test.paniconexit0",
+		"-test.run="+tests, "-test.skip=^TestGolden") // which compares texts
+	cmd.Env = append(cmd.Env, chosenBy+"="+mutant)
+	out, err := cmd.CombinedOutput()
+	switch output = string(out); {
+	case err == nil:
+		return output, errSurvived
+	case firstFailure(output) == "":
+		return output, fmt.Errorf("%w: %w\n%s", errBuild, err, output)
 	}
-	// A test that fails for lack of time would make any mutant look killed, so the one that failed
-	// must do so again.
+	return output, nil
+}
+
+// judge runs tests. One that fails for lack of time would make any mutant look killed, so the one
+// that failed must do so again.
+func judge(tests string, run func(tests string) (string, error)) (output string, err error) {
 	for range 3 {
 		if output, err = run(tests); err != nil {
 			return output, err
 		}
-		test, _, _ := strings.Cut(firstFailure(output), "/")
-		if !strings.HasPrefix(test, "Test") { // the binary died
+		if !strings.HasPrefix(firstFailure(output), "Test") { // the binary died
 			return output, nil
 		}
-		if test = "^" + test + "$"; strings.Contains(tests, "/") { // not all of the subtests
-			test = tests
-		}
-		if again, err := run(test); !errors.Is(err, errSurvived) {
+		if again, err := run(failed(output, tests)); !errors.Is(err, errSurvived) {
 			return again, err
 		}
 	}
 	return output, errSurvived
+}
+
+// failed is the pattern of the one that failed, of tests.
+func failed(output, tests string) string {
+	test, _, _ := strings.Cut(firstFailure(output), "/")
+	if !strings.HasPrefix(test, "Test") || strings.Contains(tests, "/") { // not all of its subtests
+		return tests
+	}
+	return "^" + test + "$"
 }
 
 // command is to run with an overlay, and so is every go command that it runs: the tests of

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,22 +83,13 @@ func tested(m mutant) error {
 
 // TestVerdicts tries mutants of a module of its own.
 func TestVerdicts(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"go.mod": "module m\n\ngo 1.26\n",
+	dir := module(t, map[string]string{
 		"sum/sum.go": "package sum\n\n// safeguard: sum\nfunc Sum(a, b int) int { return a " +
 			"+ b } // adds\n\nfunc Unused() int { return 1 } // safeguard: unused\n\nvar a = 3 " +
 			"// safeguard: twice\nvar b = 3 // or so, safeguard: twice\n",
 		"sum/sum_test.go": "package sum\n\nimport \"testing\"\n\nfunc TestSum(t *testing.T) " +
 			"{\n\tif Sum(2, 3) != 5 {\n\t\tt.Fatal(\"wrong\")\n\t}\n}\n",
-	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	var out strings.Builder
 	read, err := load(dir)
 	if err != nil {
@@ -134,5 +126,156 @@ func TestVerdicts(t *testing.T) {
 	if changed, err := os.ReadFile(filepath.Join(dir, "sum", "sum.go")); err != nil ||
 		!strings.Contains(string(changed), "a + b") {
 		t.Errorf("the tree was changed: %s, %v", changed, err)
+	}
+}
+
+// module writes the files of a module, and returns its directory.
+func module(t *testing.T, files map[string]string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	files["go.mod"] = "module m\n\ngo 1.26\n"
+	for name, text := range files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestTogether builds several mutants at once, of which one is chosen for a run.
+func TestTogether(t *testing.T) {
+	dir := module(t, map[string]string{
+		"calc/calc.go": `package calc
+
+import "runtime"
+
+const three = 3 // safeguard: three
+
+func Max(a, b int) (most int) {
+	if most = a; b > a { // safeguard: max
+		most = b
+	}
+	return most // safeguard: most
+}
+
+func Set(to *int) { // sets, safeguard: set
+	*to = three // safeguard: to
+}
+
+func Count(n int) (count int) {
+next:
+	for range n {
+		count++
+		continue next // safeguard: next
+	}
+	return count
+}
+
+func Line() int {
+	_, _, line, _ := runtime.Caller(0)
+	return line + 0 // safeguard: line
+}
+
+func Status() int {
+	return 3 // safeguard: status
+}
+`,
+		"calc/calc_test.go": `package calc
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("CHILD") != "" {
+		os.Exit(Status())
+	}
+	os.Exit(m.Run())
+}
+
+func TestStatus(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = []string{"CHILD=1"}
+	if _ = cmd.Run(); cmd.ProcessState.ExitCode() != 3 {
+		t.Fatal("wrong")
+	}
+}
+
+func TestMax(t *testing.T) {
+	if Max(2, 3) != 3 || Max(4, 3) != 4 {
+		t.Fatal("wrong")
+	}
+}
+
+func TestSet(t *testing.T) {
+	n := 0
+	if Set(&n); n != 3 {
+		t.Fatal("wrong")
+	}
+}
+
+func TestCount(t *testing.T) {
+	if Count(2) != 2 {
+		t.Fatal("wrong")
+	}
+}
+
+func TestLine(t *testing.T) {
+	if Line() != 28 {
+		t.Fatal("wrong")
+	}
+}
+`,
+	})
+	together := []mutant{
+		{Name: "less", At: "max", Find: `b > a`, Put: "b < a", Test: "./calc Max"},
+		{Name: "zero", At: "most", Find: `return most`, Put: "return 0", Test: "./calc Max"},
+		{Name: "unset", At: "to", Find: statement, Put: skipped, Test: "./calc Set"},
+		{Name: "not seen", At: "most", Find: `return most`, Put: "return 0", Test: "./calc Line"},
+		{Name: "child", At: "status", Find: `3`, Put: "4", Test: "./calc Status"},
+		{Name: "line", At: "line", Find: `\+ 0`, Put: "- 0", Test: "./calc Line"},
+	}
+	alone := []mutant{
+		{Name: "four", At: "three", Find: `3`, Put: "4", Test: "./calc Set"},
+		{Name: "last", At: "next", Find: `continue`, Put: "break", Test: "./calc Count"},
+		{Name: "type", At: "set", Find: `\*int\)`, Put: "*int, _ ...int)", Test: "./calc Set"},
+	}
+	broken := mutant{Name: "x", At: "most", Find: `most`, Put: "x", Test: "./calc Max"}
+	read, err := load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, chosen := range map[string][]mutant{
+		"as it is":           slices.Concat(together, alone),
+		"one does not build": slices.Concat(together, alone, []mutant{broken}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			r := runner{root: dir, sources: read, out: &out}
+			if r.joined, err = r.join(t.TempDir(), chosen); err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range chosen {
+				want := map[string]error{
+					"not seen": errSurvived, "line": errSurvived, "type": errSurvived,
+					"x": errBuild,
+				}[m.Name]
+				if output, err := r.try(t.Context(), m); !errors.Is(err, want) {
+					t.Errorf("%s: %v, want %v\n%s", m.Name, err, want, output)
+				}
+				if r.joined.has[m.Name] == slices.Contains(alone, m) {
+					t.Errorf("%s is built with others: %t", m.Name, r.joined.has[m.Name])
+				}
+			}
+			b := r.joined.tests(t.Context(), dir, "./calc")
+			if broken := len(chosen) > len(together)+len(alone); broken != (b.err != nil) {
+				t.Errorf("all together are built with %v", b.err)
+			}
+		})
 	}
 }
